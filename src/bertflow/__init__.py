@@ -1,0 +1,70 @@
+"""bertflow: turn any pretrained language model into a better sentence encoder, without labels.
+
+What this file lists is the public API. Heavy imports wait until a name is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from bertflow.version import __version__
+
+if TYPE_CHECKING:
+    from bertflow.calibrators import (
+        Calibrator,
+        FlowCalibrator,
+        Identity,
+        RemoveTopComponents,
+        Standardize,
+        Whitening,
+    )
+    from bertflow.encoder import Encoder
+    from bertflow.errors import BertflowError, InputError, MissingExtraError, ModelFolderError, TruncationWarning
+    from bertflow.model import BertFlow
+    from bertflow.pooling import POOLINGS
+
+_HOME = {
+    "BertFlow": "bertflow.model",
+    "BertflowError": "bertflow.errors",
+    "Calibrator": "bertflow.calibrators",
+    "Encoder": "bertflow.encoder",
+    "FlowCalibrator": "bertflow.calibrators",
+    "InputError": "bertflow.errors",
+    "MissingExtraError": "bertflow.errors",
+    "ModelFolderError": "bertflow.errors",
+    "POOLINGS": "bertflow.pooling",
+    "Whitening": "bertflow.calibrators",
+    "Standardize": "bertflow.calibrators",
+    "RemoveTopComponents": "bertflow.calibrators",
+    "Identity": "bertflow.calibrators",
+    "TruncationWarning": "bertflow.errors",
+}
+
+__all__ = [
+    "POOLINGS",
+    "BertFlow",
+    "BertflowError",
+    "Calibrator",
+    "Encoder",
+    "FlowCalibrator",
+    "Identity",
+    "InputError",
+    "MissingExtraError",
+    "ModelFolderError",
+    "RemoveTopComponents",
+    "Standardize",
+    "TruncationWarning",
+    "Whitening",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'bertflow' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

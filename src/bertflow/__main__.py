@@ -1,0 +1,5 @@
+"""`python -m bertflow`."""
+
+from bertflow.cli import main
+
+main()

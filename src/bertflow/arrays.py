@@ -1,0 +1,69 @@
+"""The only place that turns lists, numpy, torch or memory maps into checked (n, d) batches, and picks devices."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from bertflow.errors import InputError
+
+Matrix: TypeAlias = npt.NDArray[np.floating[Any]]
+
+
+def as_matrix(x: object, name: str = "x", *, min_rows: int = 1) -> Matrix:
+    """Check and return ``x`` as a finite ``(n, d)`` array of float32 or float64.
+
+    Args:
+        x: Nested lists, a numpy array or memory map, or a tensor on any device.
+        name: What the caller calls it, for the error message.
+        min_rows: The fewest rows that make sense.
+    """
+    if isinstance(x, torch.Tensor):
+        x = x.detach().cpu()
+        x = (x if x.dtype in (torch.float32, torch.float64) else x.float()).numpy()
+    try:
+        array = np.asarray(x)
+        array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be an (n, d) array of numbers, but it holds something else: {error}") from None
+    if array.ndim != 2:
+        raise InputError(f"{name} must have two axes (n, d); it has shape {array.shape}. One vector v is v[None].")
+    if len(array) < min_rows:
+        raise InputError(f"{name} has {len(array)} row(s); at least {min_rows} are needed.")
+    bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
+    if bad.size:
+        raise InputError(
+            f"{name} has NaN or infinity in {bad.size} row(s), first in row {bad[0]}: remove or mend them."
+        )
+    return array
+
+
+def choose_device(device: str | torch.device | None = None) -> torch.device:
+    """Return the device asked for, or the best one there is: cuda, then mps, then cpu."""
+    if device is not None:
+        try:
+            chosen = torch.device(device)
+        except RuntimeError:
+            raise InputError(f"{device!r} is not a device; use 'cuda', 'cuda:1', 'mps' or 'cpu'.") from None
+        if (chosen.type == "cuda" and not torch.cuda.is_available()) or (
+            chosen.type == "mps" and not torch.backends.mps.is_available()
+        ):
+            raise InputError(f"Device {str(device)!r} is not available here; use 'cpu' or leave it out.")
+        return chosen
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def unit_rows(x: Matrix) -> Matrix:
+    """Scale each row to length one; a zero row stays zero."""
+    norms = np.linalg.norm(x, axis=1, keepdims=True)
+    return x / np.where(norms > 0, norms, 1)
+
+
+def cosine_of_pairs(a: Matrix, b: Matrix) -> Matrix:
+    """Cosine of row i of ``a`` with row i of ``b``, shape (n,)."""
+    return np.einsum("nd,nd->n", unit_rows(a), unit_rows(b))

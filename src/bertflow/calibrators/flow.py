@@ -1,0 +1,164 @@
+"""The paper's calibrator: a normalizing flow as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bertflow.arrays import Matrix, choose_device
+from bertflow.calibrators.base import Calibrator, draw_seed, take_arrays
+from bertflow.errors import InputError
+from bertflow.flows import Glow, GlowConfig, History, train
+from bertflow.flows.training import Callback, preset
+
+ROWS_AT_ONCE = 4096  # flat memory, and large enough to keep the cores busy
+
+
+class FlowCalibrator(Calibrator):
+    """Maps sentence vectors to a standard Gaussian by an invertible flow, fitted by maximum likelihood.
+
+    A transformer (``transform``, ``inverse_transform``) and a density estimator (``score_samples``, ``score``, ``sample``).
+
+    Args:
+        levels: Levels of the flow.
+        depth: Steps in each level.
+        width: Hidden units of the couplings' networks.
+        coupling: ``"additive"`` or ``"affine"``.
+        permutation: ``"reverse"``, ``"random"`` or ``"linear"``.
+        preset: ``"default"`` or ``"paper"``: see ``bertflow.flows.PRESETS``.
+        epochs: Instead of the preset's.
+        batch_size: Instead of the preset's.
+        learning_rate: Instead of the preset's.
+        random_state: Seeds weights, held-out rows and shuffling. The global generators are not touched.
+        device: Default: cuda, then mps, then cpu.
+        callbacks: Called after each step with a dictionary; see ``bertflow.flows.train``.
+        verbose: Show a progress bar.
+
+    Attributes:
+        flow_: The fitted ``Glow``.
+        history_: What happened in the fit (not saved, not there after loading).
+
+    Example:
+        >>> x = np.random.default_rng(0).normal(size=(500, 6)) * 3 + 1
+        >>> calibrator = FlowCalibrator(random_state=0).fit(x)
+        >>> z = calibrator.transform(x)
+        >>> bool(np.allclose(calibrator.inverse_transform(z), x))
+        True
+    """
+
+    _unsaved: ClassVar[frozenset[str]] = frozenset({"device", "callbacks", "verbose"})
+
+    def __init__(
+        self,
+        *,
+        levels: int = 3,
+        depth: int = 3,
+        width: int = 32,
+        coupling: str = "additive",
+        permutation: str = "reverse",
+        preset: str = "default",
+        epochs: float | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        device: str | None = None,
+        callbacks: Sequence[Callback] | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.levels = levels
+        self.depth = depth
+        self.width = width
+        self.coupling = coupling
+        self.permutation = permutation
+        self.preset = preset
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+        self.device = device
+        self.callbacks = callbacks
+        self.verbose = verbose
+
+    @torch.inference_mode(False)  # the parameters are to be trained, wherever this is called from
+    def fit(self, X: object, y: object = None) -> FlowCalibrator:
+        """Fit the flow to sentence vectors ``X`` (n, d); ``y`` is ignored."""
+        x = self._check_fit(X)
+        seed = draw_seed(self.random_state)
+        changes = {name: getattr(self, name) for name in ("epochs", "batch_size", "learning_rate")}
+        config = replace(preset(self.preset), **{name: value for name, value in changes.items() if value is not None})
+        self.flow_ = self._build(x.shape[1], seed).to(choose_device(self.device), _torch_dtype(x))
+        self.history_: History = train(
+            self.flow_,
+            torch.from_numpy(np.ascontiguousarray(x)),
+            config,
+            seed=seed,
+            callbacks=self.callbacks or (),
+            show_progress_bar=self.verbose,
+        )
+        self._n_features_out = x.shape[1]
+        return self
+
+    def score_samples(self, X: object) -> Matrix:
+        """Return the log-density (n,) of each row, in nats."""
+        scores = self._rowwise(self.flow_log_prob, self._check(X))
+        return np.where(np.isnan(scores), -np.inf, scores)  # rows so far out that their latents overflow
+
+    def score(self, X: object, y: object = None) -> float:
+        """Return the mean log-density of the rows: higher is better, for ``GridSearchCV`` too."""
+        return float(self.score_samples(X).mean())
+
+    def sample(self, n_samples: int = 1, *, temperature: float = 1.0) -> Matrix:
+        """Draw sentence vectors (n_samples, d) from the fitted density."""
+        self._check_latents(np.zeros((1, getattr(self, "_n_features_out", 1))))
+        rows = self.flow_.sample(n_samples, seed=draw_seed(self.random_state), temperature=temperature)
+        return rows.cpu().numpy()
+
+    def flow_log_prob(self, x: Tensor) -> Tensor:
+        """Return the flow's log-density of a tensor (n, d)."""
+        return self.flow_.log_prob(x)
+
+    def _transform(self, x: Matrix) -> Matrix:
+        return _finite(self._rowwise(lambda rows: self.flow_(rows)[0], x))
+
+    def _inverse(self, z: Matrix) -> Matrix:
+        return _finite(self._rowwise(self.flow_.inverse, z))
+
+    @torch.inference_mode()
+    def _rowwise(self, function: Callable[[Tensor], Tensor], x: Matrix) -> Matrix:
+        weight = next(self.flow_.parameters())
+        chunks = [x[i : i + ROWS_AT_ONCE] for i in range(0, len(x), ROWS_AT_ONCE)]
+        return np.concatenate(
+            [function(torch.from_numpy(np.array(rows)).to(weight)).cpu().numpy() for rows in chunks]
+        ).astype(x.dtype, copy=False)
+
+    def _build(self, dim: int, seed: int) -> Glow:
+        return Glow(GlowConfig(dim, self.levels, self.depth, self.width, self.coupling, self.permutation, seed=seed))
+
+    def _arrays(self) -> dict[str, Matrix]:
+        return {name: value.cpu().numpy() for name, value in self.flow_.state_dict().items()}
+
+    def _restore(self, arrays: dict[str, Matrix]) -> None:
+        flow = self._build(self.n_features_in_, 0)
+        take_arrays(arrays, {name: tuple(value.shape) for name, value in flow.state_dict().items()})
+        flow.to(_torch_dtype(arrays["levels.0.0.actnorm.loc"]))  # before loading, or float64 would be rounded
+        flow.load_state_dict({name: torch.tensor(value) for name, value in arrays.items()})
+        self.flow_ = flow.to(choose_device(self.device))
+
+
+def _finite(rows: Matrix) -> Matrix:
+    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if bad.size:
+        raise InputError(
+            f"{bad.size} row(s), first row {bad[0]}, lie so far from the fitted ones that {rows.dtype} overflows: "
+            "remove them, or fit with such rows among the others."
+        )
+    return rows
+
+
+def _torch_dtype(x: Any) -> torch.dtype:
+    return torch.float64 if x.dtype == np.float64 else torch.float32

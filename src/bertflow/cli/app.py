@@ -1,0 +1,59 @@
+"""The `bertflow` command: what all its subcommands share, and where they are gathered."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from bertflow.cli import models
+from bertflow.cli.output import fail
+from bertflow.errors import BertflowError
+from bertflow.version import __version__
+
+app = typer.Typer(
+    name="bertflow",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Start with `bertflow demo`. Every command takes `--json` for machines and `--quiet` for scripts.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"bertflow {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def bertflow(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Turn any pretrained language model into a better sentence encoder, without labels.
+
+    Sentence vectors of a **frozen** model are *calibrated*: an invertible map (a normalizing flow), fitted on unlabelled
+    sentences, sends them to a standard Gaussian, where cosine tells similar from dissimilar sentences better.
+    """
+
+
+for command in (models.demo, models.fit, models.embed, models.similarity, models.info):
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command line; our own errors become one sentence and exit code 1."""
+    try:
+        app()
+    except BertflowError as error:
+        fail(str(error))
+    except BrokenPipeError:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""What every command shares: its common options, and how results, progress and errors are shown.
+
+Results go to standard output, everything else to standard error, so that ``--json`` can be piped.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for machines.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no remarks.")]
+EncoderName = Annotated[
+    str, typer.Option("--encoder", "-e", help="`mini` (ships inside), a Hugging Face id, or a local folder.")
+]
+PoolingName = Annotated[
+    str | None,
+    typer.Option(
+        "--pooling",
+        "-p",
+        help="`cls`, `mean`, `max`, `last2avg`, `first-last-avg` (default: the paper's) or `embedding-last-avg`.",
+    ),
+]
+Seed = Annotated[int, typer.Option(help="Makes the result repeatable.")]
+Device = Annotated[str | None, typer.Option(help="`cuda`, `mps` or `cpu`; the best there is by default.")]
+
+console = Console()
+
+
+def start(quiet: bool) -> bool:
+    """Set up logging and warnings for a command; return whether progress bars are wanted."""
+    level = logging.ERROR if quiet else logging.INFO
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
+    logging.getLogger("bertflow").setLevel(level)
+    warnings.simplefilter("ignore" if quiet else "default")
+    warnings.showwarning = _show_warning
+    return not quiet and sys.stderr.isatty()
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    """Show the sentence, not the source line."""
+    sys.stderr.write(f"{'' if issubclass(category, UserWarning) else category.__name__ + ': '}{message}\n")
+
+
+def print_json(result: Any) -> None:
+    """Print a result for machines."""
+    sys.stdout.write(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+
+
+def table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[str]], *, text_last: bool = False) -> None:
+    """Print a table: the first column to the left, figures to the right; ``text_last`` puts the last to the left too."""
+    grid = Table(title=title, title_justify="left", title_style="bold")
+    for i, column in enumerate(columns):
+        text = i == 0 or (text_last and i == len(columns) - 1)
+        grid.add_column(column, justify="left" if text else "right", overflow="fold")
+    for row in rows:
+        grid.add_row(*row)
+    console.print(grid)
+
+
+def say(text: str = "") -> None:
+    """Print a line; rich markup such as [bold] is understood."""
+    console.print(text, highlight=False)
+
+
+def fail(message: str, code: int = 1) -> NoReturn:
+    """Say on standard error what is wrong and leave."""
+    sys.stderr.write(f"bertflow: {message}\n")
+    raise SystemExit(code)

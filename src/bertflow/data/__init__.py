@@ -1,0 +1,49 @@
+"""What ships inside: a small frozen BERT and sample text written for this project (see DATA_CARD.md beside this file)."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+MINI = "mini"
+_HERE = Path(__file__).parent
+
+
+def mini_folder() -> Path:
+    """Return the folder of the mini encoder."""
+    return _HERE / MINI
+
+
+def sample_sentences() -> list[str]:
+    """Return over 4 000 unlabelled sentences from twelve domains, for fitting."""
+    return (_HERE / "sentences.txt").read_text(encoding="utf-8").splitlines()
+
+
+@dataclass(frozen=True)
+class GradedPair:
+    """Two sentences and how alike they are.
+
+    Args:
+        sentence1: One sentence.
+        sentence2: The other.
+        score: 0 (different topics) to 5 (same meaning), the mean of two grades.
+        domain: Such as ``"news"``.
+        kind: Why it is there: graded, paraphrase, negation, roles, decisive, homonym or detail.
+    """
+
+    sentence1: str
+    sentence2: str
+    score: float
+    domain: str
+    kind: str
+
+
+def sample_pairs() -> list[GradedPair]:
+    """Return over 600 graded pairs, easy and hard."""
+    with (_HERE / "pairs.tsv").open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        return [
+            GradedPair(row["sentence1"], row["sentence2"], float(row["score"]), row["domain"], row["kind"])
+            for row in rows
+        ]

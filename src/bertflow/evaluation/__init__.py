@@ -1,0 +1,29 @@
+"""Judge sentence embeddings, ours or anyone's: data sets, scores with intervals, and a cache of embeddings.
+
+Fetching data sets is ``bertflow.evaluation.download.download``, not listed here because it would hide its module.
+"""
+
+from bertflow.evaluation.embeddings import CachedEncoder
+from bertflow.evaluation.evaluate import evaluate_task, task_similarities
+from bertflow.evaluation.folders import cache_folder, find_data
+from bertflow.evaluation.pairs import PairSet, Task, load_pairs_file
+from bertflow.evaluation.scores import Comparison, Score, compare, metric_value, score_pairs
+from bertflow.evaluation.tasks import TASKS, load_task
+
+__all__ = [
+    "TASKS",
+    "CachedEncoder",
+    "Comparison",
+    "PairSet",
+    "Score",
+    "Task",
+    "cache_folder",
+    "compare",
+    "evaluate_task",
+    "find_data",
+    "load_pairs_file",
+    "load_task",
+    "metric_value",
+    "score_pairs",
+    "task_similarities",
+]

@@ -1,0 +1,27 @@
+"""Normalizing flows on vectors: layers, Glow, and their training. Knows nothing of text."""
+
+from bertflow.flows.glow import Glow, GlowConfig
+from bertflow.flows.layers import (
+    ActNorm,
+    AdditiveCoupling,
+    AffineCoupling,
+    Bijection,
+    InvertibleLinear,
+    Permutation,
+)
+from bertflow.flows.training import PRESETS, History, TrainingConfig, train
+
+__all__ = [
+    "PRESETS",
+    "ActNorm",
+    "AdditiveCoupling",
+    "AffineCoupling",
+    "Bijection",
+    "Glow",
+    "GlowConfig",
+    "History",
+    "InvertibleLinear",
+    "Permutation",
+    "TrainingConfig",
+    "train",
+]

@@ -1,0 +1,277 @@
+"""The invertible layers. Each maps ``forward(x) -> (z, log_det)``, has an exact ``inverse(z)``, and changes no state.
+
+Data-dependent parameters are set once by ``initialize(x)``, which returns the layer's output so that a stack of layers
+can be initialised in one pass. ``log_det`` is the log of the absolute Jacobian determinant of each row, shape (n,).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from bertflow.errors import InputError
+
+SCALE_FACTOR = 3.0  # scales are exp(3·s): the reference code's factor, which only speeds their learning
+
+
+class Bijection(nn.Module):
+    """An invertible map of (n, d) rows."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Map (n, d) to (n, d) and the log-determinant (n,)."""
+        raise NotImplementedError
+
+    def inverse(self, z: Tensor) -> Tensor:
+        """Undo ``forward``."""
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def initialize(self, x: Tensor) -> Tensor:
+        """Set data-dependent parameters from ``x`` (n, d) and return ``forward(x)[0]``."""
+        return self(x)[0]
+
+
+class ActNorm(Bijection):
+    """Per-dimension shift and scale, y = (x + loc)·exp(3·logscale), from Glow (Kingma & Dhariwal, 2018).
+
+    Args:
+        dim: Number of dimensions d ≥ 1.
+
+    Example:
+        >>> layer = ActNorm(2)
+        >>> layer.initialize(torch.tensor([[0.0, 10.0], [2.0, 30.0]]))
+        tensor([[-1., -1.],
+                [ 1.,  1.]])
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.loc = nn.Parameter(torch.zeros(dim))
+        self.logscale = nn.Parameter(torch.zeros(dim))
+
+    @torch.no_grad()
+    def initialize(self, x: Tensor) -> Tensor:
+        """Give each dimension of ``x`` zero mean and unit variance; one that does not vary is scaled like the others.
+
+        The statistics are taken in float64 (float32 squares overflow at 1e20), and the guard added to the deviation is
+        relative to the deviation of all dimensions: the reference code's absolute 1e-6, made free of the data's scale.
+        A constant dimension would get the scale 1e6 from that guard, once more in each actnorm of a stack, and overflow
+        at the first row that differs.
+        """
+        if not len(x) or not x.isfinite().all():
+            raise InputError(
+                f"An actnorm is initialised from finite rows; x, of shape {tuple(x.shape)}, has none or others."
+            )
+        mean, deviation = _moments(x)
+        typical = deviation.square().mean().sqrt()
+        guarded = torch.where(deviation > 1e-6 * typical, deviation + 1e-6 * typical, typical)
+        scale = 1 / guarded if typical > 1e-30 else torch.ones_like(deviation)
+        self.loc.copy_(-mean)
+        self.logscale.copy_(scale.log() / SCALE_FACTOR)
+        return self(x)[0]
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+        return (x + self.loc) * torch.exp(SCALE_FACTOR * self.logscale), self.log_det().expand(len(x))
+
+    def log_det(self) -> Tensor:
+        """Return the log-determinant (), the same for every row."""
+        return SCALE_FACTOR * self.logscale.sum()
+
+    def inverse(self, z: Tensor) -> Tensor:  # noqa: D102
+        return z * torch.exp(-SCALE_FACTOR * self.logscale) - self.loc
+
+
+def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and (biased) standard deviation per dimension, in float64."""
+    x = x.double()
+    return x.mean(0), x.std(0, correction=0)
+
+
+class Permutation(Bijection):
+    """A fixed reordering of the dimensions.
+
+    Args:
+        dim: Number of dimensions.
+        seed: None reverses them (what the reference code does); an integer draws a random order from this seed (what the
+            paper says).
+
+    Example:
+        >>> Permutation(3)(torch.tensor([[1.0, 2.0, 3.0]]))[0]
+        tensor([[3., 2., 1.]])
+    """
+
+    order: Tensor
+    back: Tensor
+
+    def __init__(self, dim: int, seed: int | None = None) -> None:
+        super().__init__()
+        if seed is None:
+            order = torch.arange(dim).flip(0)
+        else:
+            order = torch.randperm(dim, generator=torch.Generator().manual_seed(seed))
+        self.register_buffer("order", order)
+        self.register_buffer("back", order.argsort(), persistent=False)
+
+    def _load_from_state_dict(self, *args: object, **kwargs: object) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self.back = self.order.argsort()
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+        return x.index_select(1, self.order), x.new_zeros(()).expand(len(x))
+
+    def inverse(self, z: Tensor) -> Tensor:  # noqa: D102
+        return z.index_select(1, self.back)
+
+
+class InvertibleLinear(Bijection):
+    """A learned linear map z = x·Wᵀ with W = P·L·U, Glow's own generalisation of a permutation.
+
+    L has a unit diagonal and U the diagonal sign·exp(log_diagonal), so W stays invertible and log|det W| = Σ log_diagonal.
+    Starts as a random rotation.
+
+    Args:
+        dim: Number of dimensions.
+        seed: Seed of the rotation.
+    """
+
+    pivots: Tensor
+    sign: Tensor
+
+    def __init__(self, dim: int, seed: int = 0) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        rotation, _ = torch.linalg.qr(torch.randn(dim, dim, generator=generator, dtype=torch.float64))
+        pivots, lower, upper = torch.linalg.lu(rotation)
+        diagonal = upper.diagonal()
+        self.register_buffer("pivots", pivots.argmax(1))  # (P·y)_i = y_{pivots_i}
+        self.register_buffer("sign", diagonal.sign().float())
+        self.lower = nn.Parameter(lower.tril(-1).float())
+        self.upper = nn.Parameter(upper.triu(1).float())
+        self.log_diagonal = nn.Parameter(diagonal.abs().log().float())
+
+    def _triangles(self) -> tuple[Tensor, Tensor]:
+        identity = torch.eye(len(self.sign), device=self.lower.device, dtype=self.lower.dtype)
+        return self.lower.tril(-1) + identity, self.upper.triu(1) + torch.diag(self.sign * self.log_diagonal.exp())
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+        lower, upper = self._triangles()
+        z = (x @ upper.T @ lower.T).index_select(1, self.pivots)
+        return z, self.log_diagonal.sum().expand(len(x))
+
+    def inverse(self, z: Tensor) -> Tensor:  # noqa: D102
+        lower, upper = self._triangles()
+        y = z.index_select(1, self.pivots.argsort())
+        y = torch.linalg.solve_triangular(lower.T, y, upper=True, left=False, unitriangular=True)
+        return torch.linalg.solve_triangular(upper.T, y, upper=False, left=False)
+
+
+class _ScaledLinear(nn.Module):
+    """Linear layer with output (Wx + bias)·exp(3·logscale); all zero at the start, so a coupling starts as the identity."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(outputs, inputs))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+        self.logscale = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.linear(x, self.weight, self.bias) * torch.exp(SCALE_FACTOR * self.logscale)
+
+
+class Conditioner(nn.Module):
+    """The network g inside a coupling: linear → actnorm → ReLU, twice, then a zero-initialised linear.
+
+    Args:
+        inputs: Dimensions it reads.
+        outputs: Dimensions it answers with.
+        width: Hidden units.
+        generator: Draws the first weights from N(0, 0.05²).
+    """
+
+    def __init__(self, inputs: int, outputs: int, width: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.linear1 = nn.Linear(inputs, width, bias=False)
+        self.actnorm1 = ActNorm(width)
+        self.linear2 = nn.Linear(width, width, bias=False)
+        self.actnorm2 = ActNorm(width)
+        self.linear3 = _ScaledLinear(width, outputs)
+        for linear in (self.linear1, self.linear2):
+            nn.init.normal_(linear.weight, std=0.05, generator=generator)
+
+    @torch.no_grad()
+    def initialize(self, x: Tensor) -> Tensor:
+        """Initialise both actnorms from ``x`` (n, inputs)."""
+        hidden = torch.relu(self.actnorm1.initialize(self.linear1(x)))
+        return self.linear3(torch.relu(self.actnorm2.initialize(self.linear2(hidden))))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return g(x), (n, outputs)."""
+        hidden = torch.relu(self.actnorm1(self.linear1(x))[0])
+        return self.linear3(torch.relu(self.actnorm2(self.linear2(hidden))[0]))
+
+
+class _Coupling(Bijection):
+    """Changes the second part of the dimensions by a function of the first, which passes unchanged."""
+
+    outputs_per_dimension: int
+
+    def __init__(self, dim: int, width: int = 32, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.kept = dim // 2
+        self.changed = dim - self.kept
+        generator = generator or torch.Generator().manual_seed(0)
+        self.net = Conditioner(self.kept, self.outputs_per_dimension * self.changed, width, generator)
+
+    @torch.no_grad()
+    def initialize(self, x: Tensor) -> Tensor:
+        self.net.initialize(x[:, : self.kept])
+        return self(x)[0]
+
+
+class AdditiveCoupling(_Coupling):
+    """[x1, x2] → [x1, x2 + g(x1)]: keeps volume, log-det 0 (NICE; the paper's choice).
+
+    Args:
+        dim: Number of dimensions d ≥ 2; for odd d the second part is the larger.
+        width: Hidden units of g.
+        generator: Draws g's first weights.
+    """
+
+    outputs_per_dimension = 1
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+        first, second = x.split((self.kept, self.changed), dim=1)
+        return torch.cat((first, second + self.net(first)), dim=1), x.new_zeros(()).expand(len(x))
+
+    def inverse(self, z: Tensor) -> Tensor:  # noqa: D102
+        first, second = z.split((self.kept, self.changed), dim=1)
+        return torch.cat((first, second - self.net(first)), dim=1)
+
+
+class AffineCoupling(_Coupling):
+    """[x1, x2] → [x1, (x2 + shift)·s] with s between 1/2 and 2, shift and s functions of x1 (Real NVP).
+
+    The reference code offers sigmoid(scale + 2), which can shrink a dimension to nothing and makes the inverse blow up; the
+    bounded s = 2^tanh(scale) cannot, and starts at the identity.
+
+    Args:
+        dim: Number of dimensions d ≥ 2; for odd d the second part is the larger.
+        width: Hidden units of the network.
+        generator: Draws the network's first weights.
+    """
+
+    outputs_per_dimension = 2
+
+    def _shift_and_log(self, first: Tensor) -> tuple[Tensor, Tensor]:
+        shift, scale = self.net(first).chunk(2, dim=1)
+        return shift, torch.tanh(scale) * 0.6931471805599453
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+        first, second = x.split((self.kept, self.changed), dim=1)
+        shift, log = self._shift_and_log(first)
+        return torch.cat((first, (second + shift) * log.exp()), dim=1), log.sum(1)
+
+    def inverse(self, z: Tensor) -> Tensor:  # noqa: D102
+        first, second = z.split((self.kept, self.changed), dim=1)
+        shift, log = self._shift_and_log(first)
+        return torch.cat((first, second * (-log).exp() - shift), dim=1)

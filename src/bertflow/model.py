@@ -1,0 +1,246 @@
+"""BertFlow, the thing users hold: a frozen encoder and a calibrator, from text to better vectors."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from sklearn.utils.validation import check_is_fitted
+
+from bertflow import persistence
+from bertflow.arrays import Matrix, as_matrix, unit_rows
+from bertflow.calibrators import Calibrator, FlowCalibrator
+from bertflow.encoder import SentenceTransformerEncoder, TextEncoder, as_encoder, check_sentences
+from bertflow.errors import BertflowError, InputError, ModelFolderError, require
+
+logger = logging.getLogger(__name__)
+
+FEW = 1000  # distinct sentences under which a flow learns little more than a scale
+
+
+class BertFlow:
+    """A frozen language model whose sentence vectors are calibrated: text in, better vectors out.
+
+    Args:
+        encoder: A model name, folder, ``SentenceTransformer`` or ``Encoder``.
+        calibrator: A fitted calibrator of the encoder's dimension.
+        training: What is known about the fit, kept with the model.
+
+    Example:
+        >>> from bertflow import BertFlow
+        >>> from bertflow.data import sample_sentences
+        >>> model = BertFlow.fit(sample_sentences(), encoder="mini")
+        >>> model.encode("One sentence.").shape
+        (256,)
+    """
+
+    def __init__(self, encoder: Any, calibrator: Calibrator, training: dict[str, Any] | None = None) -> None:
+        self.encoder: TextEncoder = as_encoder(encoder)
+        self.calibrator = calibrator
+        self.training = training or {}
+        check_is_fitted(calibrator)
+        if calibrator.n_features_in_ != self.encoder.dim:
+            raise InputError(
+                f"The calibrator was fitted on {calibrator.n_features_in_} dimensions, but the encoder {self.encoder.name!r} "
+                f"gives {self.encoder.dim}: they do not belong together."
+            )
+
+    @classmethod
+    def fit(
+        cls,
+        sentences: Sequence[str],
+        encoder: Any = "mini",
+        pooling: str | None = None,
+        preset: str = "default",
+        *,
+        calibrator: Calibrator | None = None,
+        random_state: int = 0,
+        show_progress_bar: bool = False,
+        **encoder_options: Any,
+    ) -> BertFlow:
+        """Encode unlabelled sentences with a frozen encoder and fit a calibrator on their vectors.
+
+        Args:
+            sentences: Text like the text to be compared later, a few thousand sentences or more; repeated ones count once.
+            encoder: ``"mini"``, a Hugging Face id, a folder, a ``SentenceTransformer`` or an ``Encoder``.
+            pooling: One of ``bertflow.POOLINGS``; default ``"first-last-avg"``. Not with a SentenceTransformer.
+            preset: ``"default"`` or ``"paper"``.
+            calibrator: Instead of a ``FlowCalibrator`` of that preset.
+            random_state: Makes the result repeatable.
+            show_progress_bar: Show progress of encoding and fitting.
+            encoder_options: ``device``, ``max_length``, ``dtype``… of ``Encoder``.
+        """
+        texts = list(dict.fromkeys(check_sentences(sentences)))
+        if len(texts) < 2:
+            raise InputError(
+                "All sentences are the same one; at least two different ones are needed, better thousands."
+            )
+        if len(texts) < FEW:
+            logger.warning("Only %d different sentences: calibration wants a few thousand to be worth it.", len(texts))
+        text_encoder = as_encoder(encoder, pooling, **encoder_options)
+        vectors = text_encoder.encode(texts, show_progress_bar=show_progress_bar)
+        if calibrator is None:
+            device = encoder_options.get("device")
+            calibrator = FlowCalibrator(
+                preset=preset, random_state=random_state, device=device, verbose=show_progress_bar
+            )
+        calibrator.fit(vectors)
+        history = getattr(calibrator, "history_", None)
+        training = {
+            "sentences": len(texts),
+            "sentences_sha256": hashlib.sha256("\n".join(texts).encode("utf-8", "surrogatepass")).hexdigest(),
+            **(history.summary() if history else {}),
+        }
+        return cls(text_encoder, calibrator, training)
+
+    @property
+    def dim(self) -> int:
+        """Dimensions of the calibrated vectors."""
+        return int(self.calibrator._n_features_out)
+
+    def encode(
+        self,
+        sentences: str | Sequence[str],
+        *,
+        normalize_embeddings: bool = False,
+        convert_to_tensor: bool = False,
+        show_progress_bar: bool = False,
+    ) -> Any:
+        """Map one text to its calibrated vector (d,), or n texts to (n, d).
+
+        Args:
+            sentences: One text or many.
+            normalize_embeddings: Scale each vector to length one, so that a dot product is the cosine.
+            convert_to_tensor: Return a torch tensor instead of a numpy array.
+            show_progress_bar: Show progress.
+        """
+        single = isinstance(sentences, str)
+        vectors = self.encoder.encode(_listed(sentences), show_progress_bar=show_progress_bar)
+        vectors = self.calibrator.transform(vectors)
+        if normalize_embeddings:
+            vectors = unit_rows(vectors)
+        result = vectors[0] if single else vectors
+        return torch.from_numpy(result) if convert_to_tensor else result
+
+    def similarity(self, a: Any, b: Any) -> Any:
+        """Return the cosine of two texts, or the matrix (n, m) of cosines between two lists of texts or of vectors.
+
+        Args:
+            a: A text, texts, or calibrated vectors (n, d).
+            b: Likewise.
+        """
+        left, right = self._vectors(a), self._vectors(b)
+        if left.shape[1] != right.shape[1]:
+            raise InputError(
+                f"Vectors of {left.shape[1]} dimensions cannot be compared with those of {right.shape[1]}; this model "
+                f"gives {self.dim}."
+            )
+        matrix = unit_rows(left) @ unit_rows(right).T
+        return float(matrix[0, 0]) if isinstance(a, str) and isinstance(b, str) else matrix
+
+    def score_samples(self, sentences: str | Sequence[str]) -> Matrix:
+        """Return the log-density (n,) of each text under the flow: the least likely texts are the odd ones out."""
+        if not hasattr(self.calibrator, "score_samples"):
+            raise InputError(f"{type(self.calibrator).__name__} is not a density; fit a FlowCalibrator for that.")
+        return self.calibrator.score_samples(self.encoder.encode(_listed(sentences)))
+
+    def save_pretrained(self, folder: str | Path, *, bundle_encoder: bool = False) -> Path:
+        """Write the model to a folder, whole or not at all.
+
+        Args:
+            folder: Where; an earlier bertflow model there is replaced.
+            bundle_encoder: Put the encoder's weights into it too; otherwise it is named and loaded again from where it was.
+        """
+        settings, arrays = self.calibrator.get_state()
+        config = {"encoder": self.encoder.describe(), "calibrator": settings, "training": self.training}
+        write = getattr(self.encoder, "save", None) if bundle_encoder else None
+        if bundle_encoder and write is None:
+            raise InputError(f"{type(self.encoder).__name__} has no save(folder), so it cannot be bundled.")
+        return persistence.save(folder, config, arrays, write)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        path_or_id: str | Path,
+        *,
+        encoder: Any = None,
+        device: str | None = None,
+        revision: str | None = None,
+        token: str | None = None,
+        cache_dir: str | Path | None = None,
+        local_files_only: bool = False,
+    ) -> BertFlow:
+        """Load a saved model.
+
+        Args:
+            path_or_id: A folder, or an id on the Hugging Face hub.
+            encoder: An encoder in place of the one that the model names; a warning says so if it is another one.
+            device: Default: cuda, then mps, then cpu.
+            revision: Branch, tag or commit on the hub.
+            token: Access token for private models.
+            cache_dir: Where downloads are kept.
+            local_files_only: Never ask the hub.
+        """
+        hub = {"revision": revision, "token": token, "cache_dir": cache_dir, "local_files_only": local_files_only}
+        folder = persistence.locate(path_or_id, **hub)
+        config, arrays = persistence.load(folder)
+        try:
+            known = {"fingerprint": None, **config["encoder"], "name": config["encoder"]["name"]}
+            calibrator = Calibrator.from_state(config["calibrator"], arrays, device=device)
+        except (AttributeError, KeyError, TypeError, BertflowError) as error:
+            what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            raise ModelFolderError(
+                f"{folder / persistence.CONFIG} and {persistence.WEIGHTS} beside it do not make a model ({what}): copy the "
+                "whole folder again, or fit the model anew."
+            ) from error
+        if encoder is None:
+            encoder = _load_encoder(known, folder if config.get("bundled_encoder") else None, device, local_files_only)
+        model = cls(encoder, calibrator, config.get("training"))
+        if model.encoder.fingerprint != known["fingerprint"]:
+            warnings.warn(
+                f"The calibrator was fitted on the encoder {known['name']!r}; {model.encoder.name!r} has other weights or "
+                "settings, so its vectors may be calibrated wrongly. Fit anew to be sure.",
+                stacklevel=2,
+            )
+        return model
+
+    def _vectors(self, texts_or_vectors: Any) -> Matrix:
+        many = texts_or_vectors if hasattr(texts_or_vectors, "__len__") else list(texts_or_vectors)
+        if isinstance(next(iter(many), ""), str):
+            return self.encode(_listed(many))
+        return as_matrix(many, "vectors")
+
+    def __repr__(self) -> str:
+        return f"BertFlow(encoder={self.encoder.name!r}, calibrator={self.calibrator!r}, dim={self.dim})"
+
+
+def _listed(sentences: str | Sequence[str]) -> list[str]:
+    return [sentences] if isinstance(sentences, str) else check_sentences(sentences)
+
+
+def _load_encoder(
+    known: dict[str, Any], bundle: Path | None, device: str | None, local_files_only: bool
+) -> TextEncoder:
+    place = str(bundle / persistence.ENCODER) if bundle else known["name"]
+    theirs = known.get("kind") == "sentence-transformers"
+    library = require("sentence_transformers", "sentence-transformers") if theirs else None
+    options = {"device": device, "local_files_only": local_files_only}
+    try:
+        if library:
+            return SentenceTransformerEncoder(library.SentenceTransformer(place, **options), name=known["name"])
+        revision = None if bundle else known.get("revision")
+        encoder = as_encoder(
+            place, known.get("pooling"), max_length=known.get("max_length"), revision=revision, **options
+        )
+    except Exception as error:  # sentence-transformers raises many kinds
+        raise ModelFolderError(
+            f"The model's encoder {known['name']!r} cannot be loaded: {error} Give one with encoder=…, or save the model with "
+            "bundle_encoder=True where there is one."
+        ) from error
+    encoder.name = known["name"]
+    return encoder
