@@ -3,17 +3,37 @@
 import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # huggingface_hub reads it once, when it is imported
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # with tiny tensors, threads on a busy machine mostly wait for each other
 
-from collections.abc import Callable  # noqa: E402
-from functools import cache  # noqa: E402
-from pathlib import Path  # noqa: E402
-from typing import Any  # noqa: E402
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
 
-import numpy as np  # noqa: E402
-import pytest  # noqa: E402
+import numpy as np
+import pytest
 
-WORDS = "the a cat dog sat on mat red blue house runs fast slow and then tea green bird sings".split()
+WORDS = [
+    "the",
+    "a",
+    "cat",
+    "dog",
+    "sat",
+    "on",
+    "mat",
+    "red",
+    "blue",
+    "house",
+    "runs",
+    "fast",
+    "slow",
+    "and",
+    "then",
+    "tea",
+    "green",
+    "bird",
+    "sings",
+]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -123,7 +143,13 @@ def _roberta(kind: str = "Roberta", **extra: Any) -> tuple[Any, Any]:
     import transformers
 
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    names = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>", "mask_token": "<mask>"}
+    names = {
+        "bos_token": "<s>",
+        "pad_token": "<pad>",
+        "eos_token": "</s>",
+        "unk_token": "<unk>",
+        "mask_token": "<mask>",
+    }
     tokenizer = _byte_tokenizer(special, "<s> $A </s>", cls_token="<s>", sep_token="</s>", **names)
     config = getattr(transformers, f"{kind}Config")(
         vocab_size=len(tokenizer),

@@ -33,9 +33,7 @@ def by_hand(states: list[torch.Tensor], mask: torch.Tensor, pooling: str) -> tor
     which, how = MEANING[pooling]
     rows = []
     for text, length in enumerate(mask.sum(1).tolist()):
-        tokens = [
-            torch.stack([states[layer][text, token] for layer in which]).mean(0) for token in range(length)
-        ]
+        tokens = [torch.stack([states[layer][text, token] for layer in which]).mean(0) for token in range(length)]
         rows.append({"first": tokens[0], "mean": sum(tokens) / length, "max": torch.stack(tokens).max(0).values}[how])
     return torch.stack(rows)
 

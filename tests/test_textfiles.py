@@ -125,7 +125,7 @@ def test_empty_parquet(tmp_path):
         ("a.jsonl", '{"text": "a"}\n{"text": null}\n', "line 2, has None in column 'text'"),
         ("a.jsonl", '{"text": "a"}\n{"txt": "b"}\n', "line 2, has no column 'text'"),
         ("a.parquet", b"this is not parquet at all", "not a readable parquet file"),
-        ("a.docx", b"PK", "a table ends in"),
+        ("a.docx", b"PK\xff\xfe", "is not UTF-8"),
     ],
 )
 def test_what_is_malformed_is_named_with_its_line(tmp_path, name, content, message):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +18,8 @@ from bertflow.arrays import Matrix, choose_device
 from bertflow.data import MINI, mini_folder
 from bertflow.errors import InputError, TruncationWarning
 from bertflow.pooling import check_pooling, pool
+from bertflow.pretrained import load_pretrained, quiet_transformers
+from bertflow.wordvectors import AveragedWordVectors
 
 DEFAULT_POOLING = "first-last-avg"
 
@@ -77,7 +78,7 @@ class Encoder:
         self.device = choose_device(device)
         path = str(mini_folder()) if self.name == MINI and not Path(MINI).is_dir() else self.name
         hub = {"revision": revision, "token": token, "local_files_only": local_files_only}
-        self.tokenizer, self._loaded = _load(path, _dtype(dtype, self.device), hub)
+        self.tokenizer, self._loaded = load_pretrained(path, _dtype(dtype, self.device), hub)
         encoder = self._loaded.get_encoder() if self._loaded.config.is_encoder_decoder else self._loaded
         self.model = encoder.eval().requires_grad_(False).to(self.device)
         self.revision = getattr(self.model.config, "_commit_hash", None) or revision
@@ -88,10 +89,8 @@ class Encoder:
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the weights, the vocabulary and the settings."""
-        digest = hashlib.sha256(f"{self.pooling} {self.max_length} {self.model.dtype}".encode())
-        for name, value in sorted(self.model.state_dict().items()):
-            digest.update(name.encode())
-            digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+        digest = hashlib.sha256(f"{self.pooling} {self.max_length}".encode())
+        _digest_weights(digest, self.model)
         digest.update(repr(sorted(self.tokenizer.get_vocab().items())).encode())
         return digest.hexdigest()[:32]
 
@@ -112,7 +111,7 @@ class Encoder:
 
         A decoder goes with it, although unused: an encoder alone is saved in a layout that transformers cannot load again.
         """
-        with _quiet_transformers():
+        with quiet_transformers():
             self._loaded.save_pretrained(folder)
             self.tokenizer.save_pretrained(folder)
 
@@ -182,9 +181,7 @@ class SentenceTransformerEncoder:
     def fingerprint(self) -> str:
         """Hash of all weights and of the modules' classes and settings."""
         digest = hashlib.sha256(f"{self.model.max_seq_length} {self.model!r}".encode())
-        for name, value in sorted(self.model.state_dict().items()):
-            digest.update(name.encode())
-            digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+        _digest_weights(digest, self.model)
         return digest.hexdigest()[:32]
 
     def describe(self) -> dict[str, Any]:
@@ -198,7 +195,7 @@ class SentenceTransformerEncoder:
 
     def save(self, folder: str | Path) -> None:
         """Write the model to ``folder``."""
-        with _quiet_transformers():
+        with quiet_transformers():
             self.model.save_pretrained(str(folder))
 
     def encode(self, sentences: Sequence[str], *, show_progress_bar: bool = False) -> Matrix:
@@ -208,7 +205,10 @@ class SentenceTransformerEncoder:
 
 
 def as_encoder(encoder: Any, pooling: str | None = None, **options: Any) -> TextEncoder:
-    """Return an encoder for what users hand in: a name or folder, a SentenceTransformer, or an encoder."""
+    """Return an encoder for what users hand in: a name, folder or word-vector file, a SentenceTransformer, an encoder."""
+    if isinstance(encoder, str | Path) and Path(encoder).is_file():
+        encoder = AveragedWordVectors(encoder)
+        options = {}  # words have no device and no length
     if isinstance(encoder, str | Path):
         return Encoder(encoder, pooling or DEFAULT_POOLING, **options)
     if pooling is not None or options:
@@ -259,81 +259,19 @@ def batches_by_length(lengths: Sequence[int], token_budget: int) -> Iterator[lis
         yield batch
 
 
+def _digest_weights(digest: hashlib._Hash, model: torch.nn.Module) -> None:
+    """Add a model's weights to a hash, as float32: a float16 checkpoint is the same one on a CPU and on cuda."""
+    for name, value in sorted(model.state_dict().items()):
+        if ".pooler." in name:  # unused, and drawn anew at each load where the checkpoint lacks it
+            continue
+        digest.update(name.encode())
+        exact = value.detach().float() if value.is_floating_point() else value
+        digest.update(exact.cpu().contiguous().flatten().view(torch.uint8).numpy())
+
+
 def _dtype(dtype: torch.dtype | None, device: torch.device) -> torch.dtype | str:
     """Half precision on a CPU is over ten times slower; transformers would keep a float16 checkpoint so."""
     return dtype or ("auto" if device.type == "cuda" else torch.float32)
-
-
-def _load(path: str, dtype: torch.dtype | str, hub: dict[str, Any]) -> tuple[Any, Any]:
-    """Load tokenizer and transformer without pooler and head, quietly, or say in a sentence what is wrong."""
-    import transformers
-
-    if not Path(path).is_dir() and path.count("/") != 1 and ("/" in path or path.startswith(".")):
-        raise InputError(f"There is no folder {path!r}; give a folder, a Hugging Face id, or '{MINI}'.")
-    try:
-        with _quiet_transformers():
-            tokenizer = transformers.AutoTokenizer.from_pretrained(path, **hub)
-            config = transformers.AutoConfig.from_pretrained(path, **hub)
-            load = _without_pooler(transformers.AutoModel.from_pretrained, config)
-            model, info = load(path, dtype=dtype, config=config, output_loading_info=True, **hub)
-    except Exception as error:  # damaged files alone raise four kinds
-        raise InputError(_why_not(path, error)) from error
-    if len(tokenizer) <= len(
-        tokenizer.all_special_ids
-    ):  # what transformers makes up where the tokenizer's files are absent
-        raise InputError(f"The model {path!r} comes without its tokenizer: put its tokenizer files beside its weights.")
-    random = sorted(key for key in info["missing_keys"] if not key.startswith(("pooler.", "decoder.")))
-    if random:
-        warnings.warn(
-            f"The file of {path!r} lacks {len(random)} of the model's weights, such as {random[0]!r}; these were drawn at "
-            "random, so its vectors mean little. Get a whole copy.",
-            stacklevel=4,
-        )
-    tokenizer.padding_side = "right"
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
-    return tokenizer, model
-
-
-@contextmanager
-def _quiet_transformers() -> Iterator[None]:
-    """No progress bars and load reports inside; afterwards everything is as the user had set it."""
-    from transformers import logging
-
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()
-
-
-def _without_pooler(load: Callable[..., Any], config: Any) -> Callable[..., Any]:
-    """A pooler that the checkpoint lacks would be drawn at random, unused, with a long report in the terminal."""
-    import transformers
-
-    def attempt(path: str, **options: Any) -> Any:
-        family = type(config) in transformers.MODEL_MAPPING
-        try:
-            return load(path, add_pooling_layer=False, **options) if family else load(path, **options)
-        except TypeError:  # this family has no pooler to leave out
-            return load(path, **options)
-
-    return attempt
-
-
-def _why_not(path: str, error: Exception) -> str:
-    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    if Path(path).is_dir():
-        first = first if (Path(path) / "config.json").is_file() else "it has no config.json."
-        return f"The folder {path!r} holds no model that transformers can load: {first}"
-    return (
-        f"The model {path!r} is neither a folder here nor could it be had from the Hugging Face hub (offline, misspelt or "
-        f"private?): {first} — use '{MINI}', which ships with bertflow, or a local folder."
-    )
 
 
 def _max_length(asked: int | None, tokenizer: Any, model: Any) -> int:

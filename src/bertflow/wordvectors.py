@@ -65,7 +65,11 @@ class AveragedWordVectors:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r}, dim={self.dim})"
 
-    def encode(self, sentences: Sequence[str]) -> Vector:
+    def describe(self) -> dict[str, Any]:
+        """Return what is needed to load them again."""
+        return {"kind": "word-vectors", "name": str(self.path), "dim": self.dim, "fingerprint": self.fingerprint}
+
+    def encode(self, sentences: Sequence[str], *, show_progress_bar: bool = False) -> Vector:
         """Return one vector a sentence, (n, d); reads the file at most once, and only for words never met before."""
         if isinstance(sentences, str):
             raise InputError("encode takes a list of sentences; for a single one, pass [sentence].")

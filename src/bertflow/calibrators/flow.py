@@ -14,7 +14,8 @@ from bertflow.arrays import Matrix, choose_device
 from bertflow.calibrators.base import Calibrator, draw_seed, take_arrays
 from bertflow.errors import InputError
 from bertflow.flows import Glow, GlowConfig, History, train
-from bertflow.flows.training import Callback, preset
+from bertflow.flows.presets import preset
+from bertflow.flows.training import Callback
 
 ROWS_AT_ONCE = 4096  # flat memory, and large enough to keep the cores busy
 
@@ -28,7 +29,7 @@ class FlowCalibrator(Calibrator):
         levels: Levels of the flow.
         depth: Steps in each level.
         width: Hidden units of the couplings' networks.
-        coupling: ``"additive"`` or ``"affine"``.
+        coupling: ``"additive"`` (the paper's) or ``"affine"``.
         permutation: ``"reverse"``, ``"random"`` or ``"linear"``.
         preset: ``"default"`` or ``"paper"``: see ``bertflow.flows.PRESETS``.
         epochs: Instead of the preset's.
@@ -94,7 +95,7 @@ class FlowCalibrator(Calibrator):
         self.flow_ = self._build(x.shape[1], seed).to(choose_device(self.device), _torch_dtype(x))
         self.history_: History = train(
             self.flow_,
-            torch.from_numpy(np.ascontiguousarray(x)),
+            torch.from_numpy(np.require(x, requirements=["C", "W"])),  # torch takes no read-only memory map
             config,
             seed=seed,
             callbacks=self.callbacks or (),

@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
-from bertflow.cli import models
+from bertflow.cli import evaluation, models
+from bertflow.cli.finetuning import finetune_nli
 from bertflow.cli.output import fail
+from bertflow.cli.reproduce import reproduce
 from bertflow.errors import BertflowError
 from bertflow.version import __version__
 
@@ -43,6 +45,11 @@ def bertflow(
 
 for command in (models.demo, models.fit, models.embed, models.similarity, models.info):
     app.command()(command)
+for judge in (evaluation.evaluate, evaluation.compare):
+    app.command(rich_help_panel="Does it help?")(judge)
+app.command(rich_help_panel="Does it help?")(reproduce)
+app.command(rich_help_panel="Does it help?")(finetune_nli)
+app.add_typer(evaluation.data, name="data", rich_help_panel="Does it help?")
 
 
 def main() -> None:

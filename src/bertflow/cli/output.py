@@ -29,6 +29,7 @@ PoolingName = Annotated[
         help="`cls`, `mean`, `max`, `last2avg`, `first-last-avg` (default: the paper's) or `embedding-last-avg`.",
     ),
 ]
+Markdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown, for papers and pages.")]
 Seed = Annotated[int, typer.Option(help="Makes the result repeatable.")]
 Device = Annotated[str | None, typer.Option(help="`cuda`, `mps` or `cpu`; the best there is by default.")]
 

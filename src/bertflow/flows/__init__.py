@@ -9,7 +9,8 @@ from bertflow.flows.layers import (
     InvertibleLinear,
     Permutation,
 )
-from bertflow.flows.training import PRESETS, History, TrainingConfig, train
+from bertflow.flows.presets import PRESETS, TrainingConfig
+from bertflow.flows.training import History, train
 
 __all__ = [
     "PRESETS",

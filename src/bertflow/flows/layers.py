@@ -39,7 +39,7 @@ class ActNorm(Bijection):
 
     Example:
         >>> layer = ActNorm(2)
-        >>> layer.initialize(torch.tensor([[0.0, 10.0], [2.0, 30.0]]))
+        >>> layer.initialize(torch.tensor([[0.0, 10.0], [2.0, 30.0]])).round(decimals=3)
         tensor([[-1., -1.],
                 [ 1.,  1.]])
     """
@@ -71,11 +71,11 @@ class ActNorm(Bijection):
         return self(x)[0]
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
-        return (x + self.loc) * torch.exp(SCALE_FACTOR * self.logscale), self.log_det().expand(len(x))
+        return self.normalize(x), (SCALE_FACTOR * self.logscale.sum()).expand(len(x))
 
-    def log_det(self) -> Tensor:
-        """Return the log-determinant (), the same for every row."""
-        return SCALE_FACTOR * self.logscale.sum()
+    def normalize(self, x: Tensor) -> Tensor:
+        """Return the output alone, for use inside a network."""
+        return (x + self.loc) * torch.exp(SCALE_FACTOR * self.logscale)
 
     def inverse(self, z: Tensor) -> Tensor:  # noqa: D102
         return z * torch.exp(-SCALE_FACTOR * self.logscale) - self.loc
@@ -109,6 +109,7 @@ class Permutation(Bijection):
             order = torch.arange(dim).flip(0)
         else:
             order = torch.randperm(dim, generator=torch.Generator().manual_seed(seed))
+        self.reverses = seed is None
         self.register_buffer("order", order)
         self.register_buffer("back", order.argsort(), persistent=False)
 
@@ -117,7 +118,8 @@ class Permutation(Bijection):
         self.back = self.order.argsort()
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
-        return x.index_select(1, self.order), x.new_zeros(()).expand(len(x))
+        z = x.flip(1) if self.reverses else x.index_select(1, self.order)  # flip's gradient is cheaper
+        return z, x.new_zeros(()).expand(len(x))
 
     def inverse(self, z: Tensor) -> Tensor:  # noqa: D102
         return z.index_select(1, self.back)
@@ -175,7 +177,8 @@ class _ScaledLinear(nn.Module):
         self.logscale = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.linear(x, self.weight, self.bias) * torch.exp(SCALE_FACTOR * self.logscale)
+        scale = torch.exp(SCALE_FACTOR * self.logscale)  # on the weights: they are fewer than the outputs
+        return nn.functional.linear(x, self.weight * scale[:, None], self.bias * scale)
 
 
 class Conditioner(nn.Module):
@@ -190,9 +193,10 @@ class Conditioner(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, width: int, generator: torch.Generator) -> None:
         super().__init__()
-        self.linear1 = nn.Linear(inputs, width, bias=False)
+        # skip_init: nn.Linear's own first weights come from the global generator
+        self.linear1 = nn.utils.skip_init(nn.Linear, inputs, width, bias=False)
         self.actnorm1 = ActNorm(width)
-        self.linear2 = nn.Linear(width, width, bias=False)
+        self.linear2 = nn.utils.skip_init(nn.Linear, width, width, bias=False)
         self.actnorm2 = ActNorm(width)
         self.linear3 = _ScaledLinear(width, outputs)
         for linear in (self.linear1, self.linear2):
@@ -206,8 +210,8 @@ class Conditioner(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return g(x), (n, outputs)."""
-        hidden = torch.relu(self.actnorm1(self.linear1(x))[0])
-        return self.linear3(torch.relu(self.actnorm2(self.linear2(hidden))[0]))
+        hidden = torch.relu(self.actnorm1.normalize(self.linear1(x)))
+        return self.linear3(torch.relu(self.actnorm2.normalize(self.linear2(hidden))))
 
 
 class _Coupling(Bijection):

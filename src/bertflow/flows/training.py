@@ -19,6 +19,7 @@ from tqdm.auto import tqdm
 from bertflow.errors import InputError
 from bertflow.flows.glow import Glow
 from bertflow.flows.optimizer import Adam, FlatParameters
+from bertflow.flows.presets import TrainingConfig, preset
 
 logger = logging.getLogger(__name__)
 
@@ -26,70 +27,8 @@ Callback: TypeAlias = Callable[[dict[str, Any]], None]
 
 DIVERGED = 10.0  # bits/dim above the start: no honest state gets there
 MAX_SETBACKS = 3
+STEPS_BETWEEN_CHECKS = 10  # at least: on small corpora an epoch is a few steps, and patience would end in the warm-up
 WATCHED_ROWS = 1024  # of the training rows, where none are held out
-
-
-@dataclass(frozen=True)
-class TrainingConfig:
-    """How a flow is trained; ``PRESETS`` holds the two that matter.
-
-    Args:
-        epochs: Passes over the training rows, at most; a fraction is a part of a pass.
-        min_steps: Steps at least, however few the rows: small corpora are passed over more often.
-        batch_size: Rows a step.
-        learning_rate: Peak (or constant) rate.
-        schedule: ``"constant"``, or ``"cosine"``: linear warm-up over the first tenth, then a cosine down to zero.
-        weight_decay: Decoupled; the couplings' output biases are exempt, as in the reference code.
-        beta2: Adam's second-moment decay (the first is 0.9).
-        bias_correction: Off in the reference code.
-        clip_norm: Largest gradient norm.
-        initial_rows: Rows that initialise the actnorms; 0 means one batch.
-        shuffle: Visit the rows in a new random order each epoch. (The port's author: "a huge difference".)
-        validation_fraction: Part of the rows held out to watch the likelihood, to keep the best state; 0 keeps the last
-            state, unless it is worse than the first. Corpora too small to spare 64 rows are not split.
-        patience: Stop after this many checks without a better held-out likelihood.
-        checks_per_epoch: How often the likelihood is checked.
-    """
-
-    epochs: float = 1.0
-    min_steps: int = 1
-    batch_size: int = 32
-    learning_rate: float = 1e-3
-    schedule: str = "constant"
-    weight_decay: float = 0.01
-    beta2: float = 0.999
-    bias_correction: bool = False
-    clip_norm: float = 1.0
-    initial_rows: int = 0
-    shuffle: bool = True
-    validation_fraction: float = 0.0
-    patience: int = 3
-    checks_per_epoch: int = 2
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be run."""
-        if self.schedule not in ("constant", "cosine"):
-            raise InputError(f"Unknown schedule {self.schedule!r}; choose 'constant' or 'cosine'.")
-        if not 0 <= self.validation_fraction < 1:
-            raise InputError(f"validation_fraction must lie in [0, 1); it was {self.validation_fraction}.")
-        for name in ("epochs", "min_steps", "batch_size", "learning_rate", "clip_norm", "patience", "checks_per_epoch"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name} must be positive; it was {getattr(self, name)!r}.")
-
-
-PRESETS: dict[str, TrainingConfig] = {
-    "paper": TrainingConfig(),
-    "default": TrainingConfig(
-        min_steps=60,
-        batch_size=256,
-        learning_rate=1e-2,
-        schedule="cosine",
-        beta2=0.99,
-        bias_correction=True,
-        initial_rows=4096,
-        validation_fraction=0.05,
-    ),
-}
 
 
 @dataclass
@@ -166,15 +105,6 @@ def train(
     return history
 
 
-def preset(config: TrainingConfig | str) -> TrainingConfig:
-    """Return the configuration of that name, or ``config`` itself."""
-    if isinstance(config, TrainingConfig):
-        return config
-    if config not in PRESETS:
-        raise InputError(f"Unknown preset {config!r}; choose from {', '.join(PRESETS)}.")
-    return PRESETS[config]
-
-
 class _Run:
     """One training run: the loop, its checks and its safety net."""
 
@@ -191,13 +121,15 @@ class _Run:
         self.flow, self.x, self.held_out, self.noise = flow, x, held_out, noise
         self.config, self.generator, self.history = config, generator, history
         self.steps = max(config.min_steps, math.ceil(config.epochs * len(x) / config.batch_size))
-        self.check_every = max(1, len(x) // (config.batch_size * config.checks_per_epoch))
+        self.check_every = max(STEPS_BETWEEN_CHECKS, len(x) // (config.batch_size * config.checks_per_epoch))
         self.parameters = FlatParameters(flow, no_decay=("linear3.bias",))
         self.optimizer = Adam(self.parameters, config.beta2, config.weight_decay, config.bias_correction)
-        self.best = self.parameters.values.clone()
+        self.first, self.best = self.parameters.values.clone(), self.parameters.values.clone()
         watched = x[:: math.ceil(len(x) / WATCHED_ROWS)] if held_out is None else held_out
         self.watched = _with_noise(watched, noise, generator)
-        self.first_bits = self.best_bits = self.last_bits = self._watched_bits()
+        self.first_bits = self.last_bits = self._watched_bits()
+        # not the first state's: a warm-up may pass through worse ones, and patience would end there
+        self.best_bits = math.inf
         self.checks_since_best = 0
         self.rate_factor = 1.0
 
@@ -222,8 +154,11 @@ class _Run:
                     break
             if self.held_out is None and self.last_bits <= self.first_bits < math.inf:
                 self.history.best_step = step
-            else:
+            elif self.best_bits <= self.first_bits:
                 self.parameters.values.copy_(self.best)
+            else:
+                self.parameters.values.copy_(self.first)
+                self.history.best_step = 0
 
     def _batches(self) -> Iterator[Tensor]:
         order: Tensor = torch.empty(0, dtype=torch.long)

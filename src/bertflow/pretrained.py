@@ -1,0 +1,84 @@
+"""Load a tokenizer and a transformer through Hugging Face, quietly, or say in a sentence what is wrong."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bertflow.data import MINI
+from bertflow.errors import InputError
+
+
+def load_pretrained(path: str, dtype: torch.dtype | str, hub: dict[str, Any]) -> tuple[Any, Any]:
+    """Load tokenizer and transformer without pooler and head, quietly, or say in a sentence what is wrong."""
+    import transformers
+
+    if not Path(path).is_dir() and path.count("/") != 1 and ("/" in path or path.startswith(".")):
+        raise InputError(f"There is no folder {path!r}; give a folder, a Hugging Face id, or '{MINI}'.")
+    try:
+        with quiet_transformers():
+            tokenizer = transformers.AutoTokenizer.from_pretrained(path, **hub)
+            config = transformers.AutoConfig.from_pretrained(path, **hub)
+            load = _without_pooler(transformers.AutoModel.from_pretrained, config)
+            model, info = load(path, dtype=dtype, config=config, output_loading_info=True, **hub)
+    except Exception as error:  # damaged files alone raise four kinds
+        raise InputError(_why_not(path, error)) from error
+    if len(tokenizer) <= len(tokenizer.all_special_ids):  # transformers makes one up where its files are absent
+        raise InputError(f"The model {path!r} comes without its tokenizer: put its tokenizer files beside its weights.")
+    random = sorted(key for key in info["missing_keys"] if not key.startswith(("pooler.", "decoder.")))
+    if random:
+        warnings.warn(
+            f"The file of {path!r} lacks {len(random)} of the model's weights, such as {random[0]!r}; these were drawn at "
+            "random, so its vectors mean little. Get a whole copy.",
+            stacklevel=4,
+        )
+    tokenizer.padding_side = "right"
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    return tokenizer, model
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """No progress bars and load reports inside; afterwards everything is as the user had set it."""
+    from transformers import logging
+
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _without_pooler(load: Callable[..., Any], config: Any) -> Callable[..., Any]:
+    """A pooler that the checkpoint lacks would be drawn at random, unused, with a long report in the terminal."""
+    import transformers
+
+    def attempt(path: str, **options: Any) -> Any:
+        family = type(config) in transformers.MODEL_MAPPING
+        try:
+            return load(path, add_pooling_layer=False, **options) if family else load(path, **options)
+        except TypeError:  # this family has no pooler to leave out
+            return load(path, **options)
+
+    return attempt
+
+
+def _why_not(path: str, error: Exception) -> str:
+    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if Path(path).is_dir():
+        first = first if (Path(path) / "config.json").is_file() else "it has no config.json."
+        return f"The folder {path!r} holds no model that transformers can load: {first}"
+    return (
+        f"The model {path!r} is neither a folder here nor could it be had from the Hugging Face hub (offline, misspelt or "
+        f"private?): {first} — use '{MINI}', which ships with bertflow, or a local folder."
+    )

@@ -1,0 +1,199 @@
+"""The command line as a user meets it: exit codes, tables, JSON, and sentences for what is wrong."""
+
+import json
+import logging
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+from bertflow import BertFlow
+from bertflow.cli import main
+from bertflow.data import sample_sentences
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Call the command in this process, as `bertflow ARGS`; returns (exit code, stdout, stderr)."""
+    show, filters, level = warnings.showwarning, warnings.filters[:], logging.getLogger("bertflow").level
+
+    def call(*args):
+        monkeypatch.setattr(sys, "argv", ["bertflow", *map(str, args)])
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        return code, *capsys.readouterr()
+
+    yield call
+    warnings.showwarning, warnings.filters[:] = show, filters
+    logging.getLogger("bertflow").setLevel(level)
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli") / "model"
+    BertFlow.fit(sample_sentences()[:300], encoder="mini").save_pretrained(folder)
+    return folder
+
+
+def test_help_teaches_and_needs_no_torch():
+    code = "import sys; sys.argv = ['bertflow', '--help']\nfrom bertflow.cli import main\n"
+    code += "try: main()\nexcept SystemExit: pass\nprint('torch' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip().endswith("False")
+    for command in ("demo", "fit", "embed", "similarity", "info", "evaluate", "compare", "reproduce"):
+        assert command in result.stdout
+
+
+def test_fit_from_text_then_info(run, tmp_path):
+    (tmp_path / "corpus.txt").write_text("\n".join(sample_sentences()[:200]) + "\n\n", encoding="utf-8")
+    code, out, _ = run("fit", tmp_path / "corpus.txt", "-o", tmp_path / "model", "--json", "-q")
+    assert code == 0
+    assert json.loads(out)["training"]["sentences"] == 200
+    code, out, _ = run("info", tmp_path / "model")
+    assert code == 0
+    assert "first-last-avg" in out
+    code, out, _ = run("info", tmp_path / "model", "--json")
+    assert json.loads(out)["encoder"]["name"] == "mini"
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
+def test_fit_from_a_column(run, tmp_path, kind):
+    rows, path = sample_sentences()[:80], tmp_path / f"corpus.{kind}"
+    if kind == "jsonl":
+        path.write_text("".join(json.dumps({"id": i, "body": text}) + "\n" for i, text in enumerate(rows)))
+    elif kind == "csv":
+        path.write_text(
+            "id,body\n" + "".join(f'{i},"{text.replace(chr(34), chr(34) * 2)}"\n' for i, text in enumerate(rows))
+        )
+    else:
+        pytest.importorskip("pyarrow", reason="parquet needs pip install 'bertflow[parquet]'")
+        import pyarrow
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(pyarrow.table({"id": range(80), "body": rows}), path)
+    code, out, err = run("fit", path, "--column", "body", "-o", tmp_path / "m", "--json", "-q")
+    assert code == 0, err
+    assert json.loads(out)["training"]["sentences"] == 80
+    code, _, err = run("fit", path, "-o", tmp_path / "m2", "-q")
+    assert code == 1
+    assert "body" in err, "the columns that exist are named"
+
+
+def test_fit_from_standard_input(model_folder, tmp_path):
+    text = "\n".join(sample_sentences()[:60])
+    command = [sys.executable, "-m", "bertflow", "fit", "-", "-o", str(tmp_path / "m"), "--json", "--quiet"]
+    result = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+    assert json.loads(result.stdout)["training"]["sentences"] == 60
+    assert result.stderr == ""
+
+
+def test_embed_keeps_every_row(run, model_folder, tmp_path):
+    texts = ["First line.", "", "Third line."]
+    (tmp_path / "in.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
+    expected = BertFlow.from_pretrained(model_folder).encode(texts)
+    for name in ("v.npy", "v.jsonl", "v.parquet"):
+        if name.endswith("parquet"):
+            pytest.importorskip("pyarrow", reason="parquet needs pip install 'bertflow[parquet]'")
+        code, out, err = run("embed", tmp_path / "in.txt", "-m", model_folder, "-o", tmp_path / name, "--json")
+        assert code == 0, err
+        assert json.loads(out)["rows"] == 3
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), expected, atol=1e-5)
+    lines = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["text"] for line in lines] == texts
+    np.testing.assert_allclose([line["embedding"] for line in lines], expected, atol=1e-5)
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(tmp_path / "v.parquet").to_pydict()
+    assert table["text"] == texts
+    np.testing.assert_allclose(table["embedding"], expected, atol=1e-5)
+
+
+def test_embed_refuses_an_unknown_ending_before_any_work(run, tmp_path):
+    code, out, err = run("embed", "nowhere.txt", "-m", "nothing", "-o", tmp_path / "v.xlsx")
+    assert code == 1
+    assert ".npy, .jsonl, .parquet" in err
+    assert out == ""
+
+
+def test_similarity_of_two_sentences_and_of_a_file(run, model_folder, tmp_path):
+    code, out, _ = run("similarity", "-m", model_folder, "A man eats.", "A man eats.")
+    assert code == 0
+    assert float(out) == pytest.approx(1, abs=1e-4)
+    (tmp_path / "p.tsv").write_text('sentence1\tsentence2\nA "quoted" man.\tA dog.\nRain.\tRain.\n')
+    code, out, _ = run("similarity", "-m", model_folder, "--pairs", tmp_path / "p.tsv", "--json")
+    assert code == 0
+    assert [row["sentence1"] for row in json.loads(out)] == ['A "quoted" man.', "Rain."]
+    assert json.loads(out)[1]["cosine"] == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (("similarity", "-m", "MODEL", "only one"), "Two sentences were wanted"),
+        (("similarity", "-m", "no-such-folder", "a", "b"), "does not exist"),
+        (("info", "no-such-folder"), "does not exist"),
+        (("fit", "no-such-file.txt", "-o", "m"), "no-such-file.txt"),
+        (("fit", "SENTENCES", "-o", "m", "--pooling", "sum"), "Unknown pooling"),
+        (("fit", "SENTENCES", "-o", "m", "--preset", "fast"), "Unknown preset"),
+        (("fit", "SENTENCES", "-o", "m", "--device", "tpu"), "not a device"),
+        (("evaluate", "--tasks", "STS99", "--data", "."), "no task 'STS99'"),
+        (("evaluate", "--pairs", "PAIRS", "--calibrator", "magic"), "Unknown calibrator"),
+        (("reproduce", "table7"), "no 'table7'"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(run, model_folder, tmp_path, monkeypatch, args, sentence):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.txt").write_text("\n".join(sample_sentences()[:20]))
+    (tmp_path / "p.tsv").write_text("sentence1\tsentence2\tscore\nRain.\tSun.\t1\nOne cat.\tA cat.\t4\n")
+    places = {"MODEL": model_folder, "SENTENCES": tmp_path / "s.txt", "PAIRS": tmp_path / "p.tsv"}
+    code, out, err = run(*(places.get(arg, arg) for arg in args))
+    assert code == 1
+    assert sentence in err
+    assert "Traceback" not in err
+    assert out == ""
+
+
+@pytest.fixture
+def pairs_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("BERTFLOW_CACHE", str(tmp_path / "cache"))
+    texts = sample_sentences()
+    rows = [f"{texts[i]}\t{texts[i] if i % 3 == 0 else texts[i + 1]}\t{5 if i % 3 == 0 else i % 3}" for i in range(90)]
+    path = tmp_path / "pairs.tsv"
+    path.write_text("sentence1\tsentence2\tscore\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+def test_evaluate_and_compare_on_own_pairs(run, pairs_file):
+    code, out, err = run("evaluate", "--pairs", pairs_file, "--json", "-q")
+    assert code == 0, err
+    raw = json.loads(out)["results"]["none"]["pairs"]
+    assert raw["score"]["low"] <= raw["value"] <= raw["score"]["high"]
+    code, out, err = run("compare", "--pairs", pairs_file, "--json", "-q", "--seeds", "2")
+    assert code == 0, err
+    result = json.loads(out)
+    assert result["results"]["none"]["pairs"]["value"] == raw["value"]
+    assert result["results"]["flow"]["pairs"]["deviation"] is not None
+    code, out, _ = run("compare", "--pairs", pairs_file, "-q", "--calibrators", "none,whitening")
+    assert code == 0
+    assert "whitening" in out
+
+
+def test_evaluate_a_saved_model(run, model_folder, pairs_file):
+    code, out, err = run("evaluate", "--model", model_folder, "--pairs", pairs_file, "--json", "-q")
+    assert code == 0, err
+    assert 0 < json.loads(out)["results"]["pairs"]["value"] <= 100
+
+
+def test_demo_shows_before_and_after(run, tmp_path):
+    code, out, err = run("demo", "-o", tmp_path / "demo", "--json", "-q")
+    assert code == 0, err
+    result = json.loads(out)
+    assert result["random_cosine"]["before"] > 0.5 > abs(result["random_cosine"]["after"])
+    assert [row["name"] for row in result["spearman"]][:2] == ["all", "ordinary"]
+    assert len(result["searches"]) == 3
+    assert BertFlow.from_pretrained(result["saved"]).encode("One sentence.").shape == (256,)
