@@ -59,17 +59,18 @@ class DemoResult:
 
     def verdict(self) -> str:
         """Say in plain words what the figures say, also where the flow does worse."""
-        better = [c.name for c in self.spearman if c.after > c.before + NOTICEABLE]
-        worse = [c.name for c in self.spearman if c.after < c.before - NOTICEABLE]
         cosine = self.random_cosine
         spread = (
-            f"Random sentences no longer look alike (mean cosine {cosine.before:.2f} → {cosine.after:.2f})."
-            if cosine.after < cosine.before / 2
-            else f"Random sentences still look alike (mean cosine {cosine.before:.2f} → {cosine.after:.2f})."
+            f"Random sentences {'no longer' if cosine.after < cosine.before / 2 else 'still'} look alike "
+            f"(mean cosine {cosine.before:.2f} → {cosine.after:.2f})."
         )
-        ranking = f"Ranking the shipped pairs: better on {_listed(better)}, worse on {_listed(worse)}"
-        ranking += f" (changes of up to {NOTICEABLE:g} point not counted)."
-        return f"{spread} {ranking} Whether it helps depends on the text: measure it on yours."
+        changes = [c.after - c.before for c in self.spearman]
+        better, worse = (sum(sign * change > NOTICEABLE for change in changes) for sign in (1, -1))
+        ranking = (
+            f"In ranking the shipped pairs it is better in {better} and worse in {worse} of {len(changes)} lines "
+            f"({min(changes):+.1f} to {max(changes):+.1f}; less than {NOTICEABLE:g} point is noise)."
+        )
+        return f"{spread} {ranking} Whether calibration helps depends on the text: measure it on yours."
 
 
 def run_demo(
@@ -95,10 +96,6 @@ def run_demo(
         training=model.training,
         saved=str(model.save_pretrained(folder)),
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f"“{name}”" for name in names) or "none"
 
 
 def _split(vectors: Matrix, n: int, m: int) -> Matrix:

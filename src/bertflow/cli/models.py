@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -60,9 +62,11 @@ def _show_demo(result: DemoResult) -> None:
         table(f"Nearest to “{escape(search.query)}”", ("", "cosine", "sentence"), rows, text_last=True)
         say()
     say(escape(result.verdict()))
+    program = "bertflow" if shutil.which("bertflow") else sys.argv[0]  # in a venv that is not activated
     say(f"\nSaved to [bold]{escape(result.saved)}[/]. Next:")
-    say(f'  bertflow similarity -m {escape(result.saved)} "A man is eating." "Someone has lunch."')
-    say("  bertflow fit your-sentences.txt --encoder mini --output your-model")
+    say(f'  {program} similarity -m {escape(result.saved)} "A man is eating." "Someone has lunch."')
+    say(f"  {program} fit your-sentences.txt --output your-model")
+    say(f"  {program} compare --pairs your-pairs.tsv")
 
 
 def fit(
