@@ -86,7 +86,7 @@ def test_transform_and_back(variant):
 def test_latents_are_standardised(fitted):
     z = fitted.transform(bent())
     np.testing.assert_allclose(z.mean(axis=0), 0, atol=0.3)
-    np.testing.assert_allclose(z.std(axis=0), 1, atol=0.3)
+    np.testing.assert_allclose(z.std(axis=0), 1, atol=0.4)
 
 
 def test_many_rows_come_out_as_few(fitted):
