@@ -41,7 +41,9 @@ def start(quiet: bool) -> bool:
     level = logging.ERROR if quiet else logging.INFO
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
     logging.getLogger("bertflow").setLevel(level)
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # offline, it tells of each retry; our error says it once
+    logging.getLogger("huggingface_hub").setLevel(
+        logging.ERROR
+    )  # offline, it tells of each retry; our error says it once
     warnings.simplefilter("ignore" if quiet else "default")
     warnings.showwarning = _show_warning
     return not quiet and sys.stderr.isatty()
