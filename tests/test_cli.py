@@ -143,6 +143,8 @@ def test_similarity_of_two_sentences_and_of_a_file(run, model_folder, tmp_path):
         (("fit", "SENTENCES", "-o", "m", "--device", "tpu"), "not a device"),
         (("evaluate", "--tasks", "STS99", "--data", "."), "no task 'STS99'"),
         (("evaluate", "--pairs", "PAIRS", "--calibrator", "magic"), "Unknown calibrator"),
+        (("evaluate", "--pairs", "PAIRS", "--calibrator", "flow", "--fit-on", "nothing"), "only the calibrator none"),
+        (("evaluate", "--pairs", "PAIRS", "--metric", "kendall"), "no metric 'kendall'"),
         (("reproduce", "table7"), "no 'table7'"),
     ],
 )
@@ -173,6 +175,8 @@ def test_evaluate_and_compare_on_own_pairs(run, pairs_file):
     assert code == 0, err
     raw = json.loads(out)["results"]["none"]["pairs"]
     assert raw["score"]["low"] <= raw["value"] <= raw["score"]["high"]
+    code, out, _ = run("evaluate", "--pairs", pairs_file, "--fit-on", "nothing", "--metric", "pearson", "--json", "-q")
+    assert json.loads(out)["results"]["none"]["pairs"]["score"]["metric"] == "pearson"
     code, out, err = run("compare", "--pairs", pairs_file, "--json", "-q", "--seeds", "2")
     assert code == 0, err
     result = json.loads(out)

@@ -15,6 +15,7 @@ from bertflow.calibrators.names import is_random, make_calibrator
 from bertflow.encoder import TextEncoder
 from bertflow.errors import InputError
 from bertflow.evaluation import CachedEncoder, Score, Task, compare, score_pairs, task_similarities
+from bertflow.evaluation.pairs import Metric
 from bertflow.evaluation.scores import Setting
 
 DEFAULT_CALIBRATORS = ("none", "sn", "natsv-1", "natsv-10", "sn+natsv-6", "whitening", "flow")
@@ -115,6 +116,7 @@ def compare_calibrators(
     *,
     fit_on: str | Sequence[str] = TARGET,
     setting: Setting = "wmean",
+    metric: Metric | None = None,
     seeds: Sequence[int] = (0,),
     resamples: int = 1000,
     show_progress_bar: bool = False,
@@ -127,6 +129,7 @@ def compare_calibrators(
         calibrators: Short names; see ``bertflow.calibrators.names``.
         fit_on: ``"target"`` (all sentences of the task itself, the paper's setting) or sentences to fit on once.
         setting: ``"wmean"`` (the paper's), ``"mean"`` or ``"all"``, for the tasks that have sub-sets.
+        metric: ``"spearman"``, ``"pearson"`` or ``"auc"``, instead of each task's own.
         seeds: The flow is fitted once for each.
         resamples: For confidence intervals and p-values; 0 gives none.
         show_progress_bar: Show progress.
@@ -144,7 +147,7 @@ def compare_calibrators(
             if general is None:
                 fitted = {}
             vectors = embed(task.fit_sentences) if general is None else general
-            judge = _Judge(task, embed, setting, vectors, fitted, tuple(seeds), resamples)
+            judge = _Judge(task, embed, setting, metric or task.metric, vectors, fitted, tuple(seeds), resamples)
             for name in calibrators:
                 results[name][task.name] = judge(name)
                 bar.update()
@@ -160,13 +163,14 @@ class _Judge:
         task: Task,
         embed: Callable[[list[str]], Matrix],
         setting: Setting,
+        metric: Metric,
         vectors: Matrix,
         fitted: dict[tuple[str, int], Calibrator],
         seeds: tuple[int, ...],
         resamples: int,
     ) -> None:
         self.task, self.embed, self.vectors, self.fitted = task, embed, vectors, fitted
-        self.resamples, self.seeds = resamples, seeds
+        self.metric, self.resamples, self.seeds = metric, resamples, seeds
         self.setting: Setting = "all" if task.subsets_lost or len(task.subsets) == 1 else setting
         self.raw = task_similarities(task, embed)
 
@@ -178,7 +182,7 @@ class _Judge:
         p_value = None
         if name != "none" and self.resamples:
             p_value = compare(
-                similarities[0], self.raw, self.task.gold, self.task.metric, self.setting, resamples=self.resamples
+                similarities[0], self.raw, self.task.gold, self.metric, self.setting, resamples=self.resamples
             ).p_value
         return Result(tuple(values), first, p_value, seeds)
 
@@ -191,4 +195,4 @@ class _Judge:
         return task_similarities(self.task, lambda texts: calibrator.transform(self.embed(texts)))
 
     def _score(self, similarities: Any, resamples: int) -> Score:
-        return score_pairs(similarities, self.task.gold, self.task.metric, self.setting, resamples=resamples)
+        return score_pairs(similarities, self.task.gold, self.metric, self.setting, resamples=resamples)

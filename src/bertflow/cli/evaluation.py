@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,9 +29,14 @@ Pairs = Annotated[
 Split = Annotated[str, typer.Option(help="`test`; for STS-B and SICK-R also `dev` and `train`.")]
 Data = Annotated[Path | None, typer.Option(help="Folder of data sets; default: $BERTFLOW_DATA, then ../shared/data.")]
 Raw = Annotated[bool, typer.Option("--raw", help="Raw, cased sentences instead of SentEval's tokenised ones.")]
-FitOn = Annotated[str, typer.Option(help="`target` (the data set's own sentences, no labels) or a file of sentences.")]
+FitOn = Annotated[
+    str, typer.Option(help="`target` (the data set's own sentences, no labels), a file of sentences, or `nothing`.")
+]
 Setting = Annotated[
     str, typer.Option(help="How sub-sets of STS12–16 are joined: `wmean` (the paper), `mean` or `all`.")
+]
+MetricName = Annotated[
+    str | None, typer.Option(help="`spearman`, `pearson` or `auc`; default: what the data set is judged by.")
 ]
 Seeds = Annotated[int, typer.Option(help="How many seeds the flow is fitted with; mean ± sd is shown.")]
 
@@ -47,10 +53,16 @@ def load_tasks(names: str, pairs: Path | None, folder: Path | None, raw: bool, s
     return [load_task(name, folder, raw, split if name in ("STS-B", "SICK-R") else "test") for name in chosen]
 
 
-def _fit_sentences(fit_on: str) -> Any:
+def _fit_sentences(fit_on: str, calibrators: Sequence[str]) -> Any:
     from bertflow.comparison import TARGET
     from bertflow.textfiles import read_sentences
 
+    if fit_on == "nothing":
+        if set(calibrators) != {"none"}:
+            raise InputError(
+                f"Fitted on nothing, there is only the calibrator none; asked for: {', '.join(calibrators)}."
+            )
+        return TARGET  # which none does not look at
     return TARGET if fit_on == TARGET else read_sentences(fit_on)
 
 
@@ -73,6 +85,7 @@ def evaluate(
     pairs: Pairs = None,
     split: Split = "test",
     setting: Setting = "wmean",
+    metric: MetricName = None,
     seeds: Seeds = 1,
     raw: Raw = False,
     data: Data = None,
@@ -92,14 +105,15 @@ def evaluate(
     from bertflow.encoder import as_encoder
 
     if model is not None:
-        _evaluate_model(model, loaded, setting, device, as_json)
+        _evaluate_model(model, loaded, setting, metric, device, as_json)
         return
     result = compare_calibrators(
         as_encoder(encoder, pooling, device=device),
         loaded,
         [calibrator],
-        fit_on=_fit_sentences(fit_on),
+        fit_on=_fit_sentences(fit_on, [calibrator]),
         setting=setting,  # type: ignore[arg-type]
+        metric=metric,  # type: ignore[arg-type]
         seeds=range(seeds),
         show_progress_bar=progress,
     )
@@ -119,13 +133,20 @@ def evaluate(
     say(f"Average: {result.average(calibrator):.2f}")
 
 
-def _evaluate_model(model: str, loaded: list[Task], setting: str, device: str | None, as_json: bool) -> None:
+def _evaluate_model(
+    model: str, loaded: list[Task], setting: str, metric: str | None, device: str | None, as_json: bool
+) -> None:
     from bertflow.evaluation import evaluate_task
     from bertflow.model import BertFlow
 
     bert_flow = BertFlow.from_pretrained(model, device=device)
     scores = {
-        task.name: evaluate_task(task, bert_flow.encode, "all" if len(task.subsets) == 1 else setting)  # type: ignore[arg-type]
+        task.name: evaluate_task(
+            task,
+            bert_flow.encode,
+            "all" if len(task.subsets) == 1 else setting,  # type: ignore[arg-type]
+            metric=metric,  # type: ignore[arg-type]
+        )
         for task in loaded
     }
     if as_json:
@@ -148,6 +169,7 @@ def compare(
     pairs: Pairs = None,
     split: Split = "test",
     setting: Setting = "wmean",
+    metric: MetricName = None,
     seeds: Seeds = 1,
     raw: Raw = False,
     data: Data = None,
@@ -167,12 +189,14 @@ def compare(
     from bertflow.comparison import compare_calibrators
     from bertflow.encoder import as_encoder
 
+    names = [name.strip() for name in calibrators.split(",")]
     result = compare_calibrators(
         as_encoder(encoder, pooling, device=device),
         loaded,
-        [name.strip() for name in calibrators.split(",")],
-        fit_on=_fit_sentences(fit_on),
+        names,
+        fit_on=_fit_sentences(fit_on, names),
         setting=setting,  # type: ignore[arg-type]
+        metric=metric,  # type: ignore[arg-type]
         seeds=range(seeds),
         show_progress_bar=progress,
     )
@@ -206,8 +230,12 @@ def _interval(cell: Result) -> str:
 
 def _title(result: ComparisonTable, seeds: int, calibrator: str | None = None) -> str:
     encoder = result.encoder
-    parts = [escape(encoder["name"]), encoder.get("pooling", ""), calibrator or "", f"fitted on {result.fit_on}"]
-    return " · ".join([part for part in parts if part] + [f"seeds 0–{seeds - 1}" if seeds > 1 else "seed 0"])
+    parts = [escape(encoder["name"]), encoder.get("pooling", "")]
+    if calibrator == "none":
+        parts.append("raw vectors")
+    else:
+        parts += [calibrator or "", f"fitted on {result.fit_on}", f"seeds 0–{seeds - 1}" if seeds > 1 else "seed 0"]
+    return " · ".join(part for part in parts if part)
 
 
 @data.command("get")
