@@ -145,8 +145,8 @@ def model_card(config: dict[str, Any]) -> str:
 # {Path(encoder["name"]).name} + {calibrator["class"]}
 
 Sentence vectors of the frozen encoder `{encoder["name"]}` (pooling: {encoder.get("pooling", "its own")}), calibrated without
-labels by bertflow: a fixed map, fitted on unlabelled sentences and applied after pooling, after which cosine tells similar
-from dissimilar sentences better.
+labels by bertflow: a fixed map, fitted on unlabelled sentences and applied after pooling, so that cosine tells similar from
+dissimilar sentences better. Whether it does on your text: `bertflow compare`.
 
 ```python
 from bertflow import BertFlow

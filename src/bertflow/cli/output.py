@@ -71,8 +71,8 @@ def table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[str
 
 
 def say(text: str = "") -> None:
-    """Print a line; rich markup such as [bold] is understood."""
-    console.print(text, highlight=False)
+    """Print a line; rich markup such as [bold] is understood. The terminal wraps it, so that a command can be copied."""
+    console.print(text, highlight=False, soft_wrap=True)
 
 
 def fail(message: str, code: int = 1) -> NoReturn:
