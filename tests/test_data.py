@@ -1,5 +1,6 @@
 import csv
 
+import numpy as np
 import pytest
 
 from bertflow import data
@@ -57,3 +58,9 @@ def test_the_mini_encoder_is_there_without_pickles():
     files = {file.name for file in data.mini_folder().iterdir()}
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= files
     assert not [name for name in files if name.endswith((".bin", ".pt", ".pkl"))]
+
+
+def test_the_two_graders_agree_as_the_data_card_says(rows):
+    first, second = (np.array([float(row[name]) for row in rows]) for name in ("first_grade", "second_grade"))
+    assert round(float(np.corrcoef(first, second)[0, 1]), 2) == 0.97
+    assert round(float(np.abs(first - second).mean()), 2) == 0.26
