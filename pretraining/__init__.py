@@ -1,0 +1,1 @@
+"""Where the mini encoder comes from: text → rows of tokens (prepare) → masked language model (train) → its folder (export)."""
