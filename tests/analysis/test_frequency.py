@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bertflow.analysis import frequency
-from bertflow.analysis.frequency import PAPER_BINS, frequency_table, rank_tokens, read_word_counts
+from bertflow.analysis.frequency import PAPER_BINS, count_tokens, frequency_table, rank_tokens, read_word_counts
 from bertflow.errors import InputError
 
 
@@ -121,8 +121,34 @@ def test_repeated_words_and_empty_files_are_refused(tmp_path):
 
 def test_word_pieces_and_special_tokens_are_no_words():
     vocabulary = {"[CLS]": 0, "tea": 1, "##tea": 2, "the": 3, "##s": 4, "cat": 5, "unseen": 6}
-    counts = {"the": 90, "tea": 4, "cat": 7, "##tea": 50, "[CLS]": 99, "s": 60}
+    counts = {"the": 90, "tea": 4, "cat": 7, "[CLS]": 99, "s": 60}
     assert rank_tokens(vocabulary, counts, special=["[CLS]"]) == [3, 5, 1]
+    assert count_tokens(vocabulary, counts, special=["[CLS]"]) == {3: 90, 5: 7, 1: 4}
+
+
+def test_counts_of_tokens_are_those_of_pieces_too():
+    vocabulary = {"[CLS]": 0, "tea": 1, "##tea": 2, "the": 3, "##s": 4, "cat": 5, "unseen": 6}
+    counts = {"the": 90, "##s": 60, "tea": 4, "cat": 7, "##tea": 50, "[CLS]": 99, "absent": 8}
+    assert rank_tokens(vocabulary, counts, special=["[CLS]"]) == [3, 4, 2, 5, 1]
+
+
+def test_counts_of_marked_tokens():
+    vocabulary = {"Ġthe": 0, "the": 1, "Ġtea": 2, "pot": 3}
+    assert rank_tokens(vocabulary, {"Ġthe": 9, "pot": 5, "the": 1}) == [0, 3, 1]
+
+
+def test_one_odd_word_does_not_make_counts_of_tokens():
+    vocabulary = {"tea": 0, "##s": 1, "cat": 2}
+    words = {f"word{i}": 1 for i in range(100)}
+    assert rank_tokens(vocabulary, {**words, "##s": 50, "cat": 2, "tea": 1}) == [2, 0]
+
+
+def test_a_file_of_token_counts(tmp_path):
+    path = tmp_path / "token_counts.tsv"
+    path.write_text("the\t90\n##s\t60\n,\t55\n#\t3\n", encoding="utf-8")
+    counts = read_word_counts(path)
+    assert counts == {"the": 90, "##s": 60, ",": 55, "#": 3}
+    assert rank_tokens({"the": 5, "##s": 6, ",": 7, "#": 8}, counts) == [5, 6, 7, 8]
 
 
 @pytest.mark.parametrize("mark", ["Ġ", "▁"])

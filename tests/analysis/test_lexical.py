@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertflow.analysis.lexical import edit_distances, lexical_correlation
+from bertflow.analysis.lexical import edit_distances, lexical_correlation, lexical_summary
 from bertflow.errors import InputError, MissingExtraError
 
 pytest.importorskip("rapidfuzz", reason="edit distance needs the extra 'evaluation'")
@@ -74,6 +74,25 @@ def test_correlation():
 def test_undefined_correlations_say_why(similarities, distances, message):
     with pytest.raises(InputError, match=message):
         lexical_correlation(similarities, distances)
+
+
+def test_summary_looks_at_near_pairs_by_themselves():
+    distances = [1, 2, 3, 4, 5, 9, 20]
+    similarities = [0.9, 0.8, 0.7, 0.6, 0.1, 0.2, 0.3]  # falls among near pairs, rises among the others
+    found = lexical_summary(similarities, distances, gold=[5, 4, 3, 2, 1, 0, 0])
+    assert (found.pairs, found.near, found.near_pairs) == (7, 4, 4)
+    assert found.near_correlation == pytest.approx(-100)
+    assert found.correlation == pytest.approx(lexical_correlation(similarities, distances))
+    assert found.near_similarity == pytest.approx(0.75)
+    assert found.far_similarity == pytest.approx(0.2)
+    assert found.gold_correlation > 0
+    assert found.to_dict()["near_pairs"] == 4
+
+
+def test_summary_without_near_pairs_or_gold():
+    found = lexical_summary([0.1, 0.2], [7, 7])
+    assert found.correlation is found.near_correlation is found.near_similarity is found.gold_correlation is None
+    assert found.far_similarity == pytest.approx(0.15)
 
 
 @pytest.mark.parametrize(("unit", "expected"), [("words", -24.51), ("characters", -20.26)])

@@ -28,6 +28,7 @@ _CELLS = 2**21  # words × words held at once, of each of two kinds: 16 MiB apie
 _COUNT_LINE = re.compile(r"([^ \t]+)[ \t]+([0-9]{1,18})[ \t]*")
 # What tokenizers put before a piece: WordPiece marks continuations; byte-level BPE and SentencePiece mark beginnings.
 _CONTINUES, _BEGINS = "##", ("Ġ", "▁")
+_TOKENS = 1 / 20  # share of marked entries from which a file counts tokens; words of a corpus hardly ever begin so
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def frequency_table(vectors: object, bins: Sequence[Bin] = PAPER_BINS, ks: Seque
 
 
 def read_word_counts(path: str | Path) -> dict[str, int]:
-    """Read a file of ``word count`` lines, separated by a space or a tab, in any order; blank lines are left out."""
+    """Read lines of a word (or token), a space or tab, and its count, in any order; blank lines are left out."""
     counts: dict[str, int] = {}
     blank = 0
     for number, line in read_lines(path):
@@ -116,7 +117,21 @@ def read_word_counts(path: str | Path) -> dict[str, int]:
 
 
 def rank_tokens(vocabulary: Mapping[str, int], counts: Mapping[str, int], special: Collection[str] = ()) -> list[int]:
-    """Return the ids of the tokens that stand for a counted word, by falling count; among equal counts by id.
+    """Return the ids of the tokens that are counted, by falling count; among equal counts by id.
+
+    Arguments as in ``count_tokens``, which says when a token is counted.
+    """
+    counted = count_tokens(vocabulary, counts, special)
+    return sorted(counted, key=lambda i: (-counted[i], i))
+
+
+def count_tokens(
+    vocabulary: Mapping[str, int], counts: Mapping[str, int], special: Collection[str] = ()
+) -> dict[int, int]:
+    """Return the count of each token that is counted, by its id.
+
+    Counts of *tokens* ("##ing", "Ġthe" or "▁the" are among them; see ``are_token_counts``) belong to the tokens of that
+    spelling, pieces of words too. Counts of *words* belong to the tokens that stand for a word.
 
     A token stands for a word when it begins one and, its mark taken off, is spelt as one in ``counts``: no "##" in a
     WordPiece vocabulary, "Ġ" (GPT-2, RoBERTa) or "▁" (SentencePiece) before it in theirs. The kind of vocabulary is told
@@ -129,22 +144,35 @@ def rank_tokens(vocabulary: Mapping[str, int], counts: Mapping[str, int], specia
 
     Args:
         vocabulary: Token to id.
-        counts: Word to count, as from ``read_word_counts``.
-        special: Tokens that never stand for a word, such as "[CLS]".
+        counts: Word or token to count, as from ``read_word_counts``.
+        special: Tokens that are never counted, such as "[CLS]".
     """
-    words = _whole_words((token, i) for token, i in vocabulary.items() if token not in special)
-    return [i for _, i in sorted((-counts[word], i) for word, i in words if word in counts)]
+    tokens = {token: i for token, i in vocabulary.items() if token not in special}
+    if are_token_counts(tokens, counts):
+        return {i: counts[token] for token, i in tokens.items() if token in counts}
+    return {i: counts[word] for word, i in _whole_words(tokens) if word in counts}
 
 
-def _whole_words(tokens: Iterator[tuple[str, int]]) -> Iterator[tuple[str, int]]:
-    """Yield (word, id) of the tokens that begin a word, without their mark."""
-    held = list(tokens)
+def are_token_counts(vocabulary: Collection[str], counts: Collection[str]) -> bool:
+    """Tell counts of tokens from counts of words: at least one entry in twenty bears the vocabulary's mark."""
+    mark = _mark(vocabulary)
+    return mark is not None and sum(_marked(entry, mark) for entry in counts) >= max(1, _TOKENS * len(counts))
+
+
+def _mark(tokens: Collection[str]) -> str | None:
+    """Tell the kind of vocabulary by its most common mark; None where there is none."""
     # GPT-2's vocabulary has "####" as a token of its own: only a mark before a letter or digit is a mark
-    common = {mark: sum(_marked(token, mark) for token, _ in held) for mark in (_CONTINUES, *_BEGINS)}
+    common = {mark: sum(_marked(token, mark) for token in tokens) for mark in (_CONTINUES, *_BEGINS)}
     mark = max(common, key=lambda name: common[name])
-    if mark == _CONTINUES or not common[mark]:
-        return ((token, i) for token, i in held if not token.startswith(_CONTINUES))
-    return ((token.removeprefix(mark), i) for token, i in held if token.startswith(mark))
+    return mark if common[mark] else None
+
+
+def _whole_words(tokens: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+    """Yield (word, id) of the tokens that begin a word, without their mark."""
+    mark = _mark(tokens)
+    if mark is None or mark == _CONTINUES:
+        return ((token, i) for token, i in tokens.items() if not token.startswith(_CONTINUES))
+    return ((token.removeprefix(mark), i) for token, i in tokens.items() if token.startswith(mark))
 
 
 def _marked(token: str, mark: str) -> bool:

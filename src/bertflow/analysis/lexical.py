@@ -3,17 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from bertflow.analysis.association import columns, spearman
 from bertflow.errors import InputError, require
 
 Unit: TypeAlias = Literal["words", "characters"]
 Tokenize: TypeAlias = Callable[[str], Sequence[Hashable]]
 Vector: TypeAlias = npt.NDArray[np.floating[Any]]
 Counts: TypeAlias = npt.NDArray[np.int64]
+
+NEAR = 4  # Figure 2 highlights pairs at most this many edits apart
+
+
+@dataclass(frozen=True)
+class LexicalSummary:
+    """How one similarity goes with edit distance, Spearman ×100; None where a correlation is undefined.
+
+    Args:
+        pairs: How many.
+        near: Pairs at most this many edits apart are called near.
+        near_pairs: How many of them.
+        correlation: With edit distance, over all pairs (Table 6).
+        near_correlation: The same among near pairs, where Figure 2 shows the raw similarity to follow the words most.
+        near_similarity: Mean similarity of near pairs.
+        far_similarity: Mean similarity of the others.
+        gold_correlation: With people's scores.
+    """
+
+    pairs: int
+    near: int
+    near_pairs: int
+    correlation: float | None
+    near_correlation: float | None
+    near_similarity: float | None
+    far_similarity: float | None
+    gold_correlation: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        return asdict(self)
 
 
 def edit_distances(
@@ -66,6 +99,38 @@ def lexical_correlation(similarities: Vector | Sequence[float], distances: Count
         if values.min() == values.max():
             raise InputError(f"All {len(values)} {what} are {values[0]:g}; a correlation needs some that differ.")
     return 100 * float(spearmanr(a, b).statistic)
+
+
+def lexical_summary(
+    similarities: Vector | Sequence[float],
+    distances: Counts | Sequence[int],
+    gold: Vector | Sequence[float] | None = None,
+    near: int = NEAR,
+) -> LexicalSummary:
+    """Summarise how similarities (n,) follow edit distances (n,), and people's scores (n,) where there are any.
+
+    Args:
+        similarities: Of each pair: cosines, or people's scores themselves.
+        distances: As from ``edit_distances``.
+        gold: People's scores.
+        near: Pairs at most this many edits apart are looked at by themselves too, as in Figure 2.
+    """
+    values, edits = columns(similarities, distances)
+    close = edits <= near
+
+    def mean(chosen: npt.NDArray[np.bool_]) -> float | None:
+        return float(values[chosen].mean()) if chosen.any() else None
+
+    return LexicalSummary(
+        pairs=len(values),
+        near=near,
+        near_pairs=int(close.sum()),
+        correlation=spearman(values, edits),
+        near_correlation=spearman(values[close], edits[close]) if close.any() else None,
+        near_similarity=mean(close),
+        far_similarity=mean(~close),
+        gold_correlation=None if gold is None else spearman(values, gold),
+    )
 
 
 def _splitter(unit: str) -> Tokenize:

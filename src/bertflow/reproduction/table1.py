@@ -13,6 +13,7 @@ from bertflow.data import MINI
 from bertflow.encoder import as_encoder
 from bertflow.errors import InputError
 from bertflow.evaluation import find_data
+from bertflow.inspection.tokens import input_embeddings, tokenizer_of
 from bertflow.reproduction.layout import PaperTable, Row
 
 COUNTS_FILE = Path("frequency") / "enwiki_120M_wordcount.txt"
@@ -75,17 +76,12 @@ def word_embeddings(
             " line, such as one made from Wikipedia."
         )
     loaded = as_encoder(encoder)
-    model: Any = getattr(loaded, "model", None)
-    transformer: Any = getattr(model, "transformers_model", model)  # a SentenceTransformer holds its transformer there
-    tokenizer = getattr(loaded, "tokenizer", None) or getattr(model, "tokenizer", None)
-    if not hasattr(transformer, "get_input_embeddings") or tokenizer is None:
-        raise InputError(f"{type(loaded).__name__} has no table of token embeddings; Table 1 needs a transformer.")
+    weights, tokenizer = input_embeddings(loaded), tokenizer_of(loaded)
     ids = rank_tokens(tokenizer.get_vocab(), read_word_counts(path), special=tokenizer.all_special_tokens)
     if not ids:
         raise InputError(
             f"No token of {loaded.name!r} stands for a word of {path}: are they of one language, and both lower-case?"
         )
-    weights = transformer.get_input_embeddings().weight.detach().float().cpu().numpy()
     return WordEmbeddings(loaded.name, weights[ids], path)
 
 

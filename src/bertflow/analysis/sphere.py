@@ -1,0 +1,58 @@
+"""Alignment and uniformity on the unit sphere (Wang & Isola, ICML 2020): are paraphrases close, and all else spread out?"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bertflow.arrays import as_matrix, unit_rows
+from bertflow.errors import InputError
+
+_CELLS = 2**21
+
+
+def alignment(a: object, b: object, power: float = 2.0) -> float:
+    """Mean of ‖u − v‖^α over pairs that mean the same, u and v their vectors scaled to length one.
+
+    0 where the two of each pair coincide; with α = 2 it is 2 − 2·(mean cosine), hence 2 for unrelated directions.
+
+    Args:
+        a: The first of each pair, (n, d).
+        b: The second of each pair, (n, d).
+        power: α; 2 in the paper.
+    """
+    left, right = (unit_rows(as_matrix(x, "pairs").astype(np.float64)) for x in (a, b))
+    if left.shape != right.shape:
+        raise InputError(f"Pairs need as many first as second vectors; shapes {left.shape} and {right.shape} came.")
+    return float((np.linalg.norm(left - right, axis=1) ** power).mean())
+
+
+def uniformity(vectors: object, t: float = 2.0) -> float:
+    """Logarithm of the mean of exp(−t·‖u − v‖²) over all pairs of different rows, scaled to length one.
+
+    0 where all rows point the same way; the lower, the more evenly they cover the sphere, down to ``uniform_value``. All
+    pairs are looked at: quadratic in n, so give a sample of at most some ten thousand rows.
+
+    Args:
+        vectors: (n, d), n at least 2.
+        t: The kernel's sharpness; 2 in the paper.
+    """
+    u = unit_rows(as_matrix(vectors, "vectors", min_rows=2).astype(np.float64))
+    step, total = max(1, _CELLS // len(u)), 0.0
+    for start in range(0, len(u), step):
+        own = np.arange(start, min(start + step, len(u)))
+        squares = np.maximum(2 - 2 * (u[own] @ u.T), 0)
+        squares[own - start, own] = np.inf  # a row with itself is no pair
+        total += float(np.exp(-t * squares).sum())
+    return math.log(total / (len(u) * (len(u) - 1)))
+
+
+def uniform_value(dim: int, t: float = 2.0) -> float:
+    """What ``uniformity`` tends to for directions spread evenly over the sphere in ``dim`` dimensions.
+
+    The mean of exp(2t·u·v) over the sphere is the confluent hypergeometric limit function ₀F₁(; d/2; t²).
+    """
+    from scipy.special import hyp0f1
+
+    return -2 * t + math.log(float(hyp0f1(dim / 2, t * t)))

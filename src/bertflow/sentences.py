@@ -1,0 +1,43 @@
+"""Texts as users hand them in: checked, and sorted into batches of like length. Needs numpy alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from bertflow.errors import InputError
+
+
+def check_sentences(sentences: Sequence[str]) -> list[str]:
+    """Return the texts as a list, refusing what is not text."""
+    if isinstance(sentences, str | bytes):
+        raise InputError("Many texts were wanted, as a list; got one. Write [text].")
+    try:
+        texts = list(sentences)
+    except TypeError:
+        raise InputError(f"Many texts were wanted, as a list; got {type(sentences).__name__}.") from None
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InputError(f"Text {i} is {text!r:.60} of type {type(text).__name__}; every text must be a str.")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise InputError(
+                f"Text {i}, {text!r:.60}, has half a character (a lone surrogate): read it as UTF-8."
+            ) from None
+    if not texts:
+        raise InputError("There are no texts: the list is empty.")
+    return texts
+
+
+def batches_by_length(lengths: Sequence[int], token_budget: int) -> Iterator[list[int]]:
+    """Yield row numbers, longest first, so that rows × longest row stays within the budget (one row always goes)."""
+    batch: list[int] = []
+    for row in np.argsort(lengths, kind="stable")[::-1].tolist():
+        if batch and (len(batch) + 1) * lengths[batch[0]] > token_budget:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
