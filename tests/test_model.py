@@ -11,12 +11,13 @@ import pytest
 import safetensors.numpy
 import torch
 import yaml
+from huggingface_hub import ModelCard, ModelHubMixin
 from sklearn.exceptions import NotFittedError
 
 from bertflow import BertFlow, Encoder, FlowCalibrator, Whitening, persistence
 from bertflow.calibrators import Identity, RemoveTopComponents, Standardize
 from bertflow.errors import InputError, ModelFolderError
-from bertflow.evaluation import evaluate_task, load_task
+from bertflow.evaluation import Score, evaluate_task, load_task
 
 TEXTS = ["the cat sat on the mat", "a dog runs", "tea", "the red house and then tea"]
 
@@ -452,6 +453,85 @@ def test_damage_on_disk_is_told_by_the_same_sentences(saved, tmp_path, tiny_bert
     weights.write_bytes(weights.read_bytes()[:-1])
     with pytest.raises(ModelFolderError, match=r"model\.safetensors is damaged"):
         BertFlow.from_pretrained(saved)
+
+
+# --- the hub, and what a model tells of itself
+
+
+SCORE = Score(61.25, 58.5, 63.75, "all", "spearman", 30, {"all": 61.25}, 0.95)
+
+
+@pytest.fixture
+def model(encoder, sentences):
+    """A model that a test may change."""
+    return BertFlow.fit(sentences[:80], encoder, calibrator=Standardize())
+
+
+def test_results_and_card_survive_loading_and_saving(model, tmp_path):
+    model.add_result("Tea", SCORE, split=None)
+    model.card["license"] = "mit"
+    again = BertFlow.from_pretrained(model.save_pretrained(tmp_path / "first"), device="cpu")
+    folder = again.save_pretrained(tmp_path / "second")
+    assert again.results == model.results
+    card = ModelCard.load(folder / "README.md")
+    assert card.data.license == "mit"
+    assert card.data.eval_results[0].metric_value == 61.25
+    assert str(again.generate_model_card("second")) == (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_results_do_not_follow_to_another_encoder(model, tmp_path, tiny_bert):
+    model.add_result("Tea", SCORE)
+    folder = model.save_pretrained(tmp_path / "model")
+    with pytest.warns(UserWarning, match="other weights or settings"):
+        other = BertFlow.from_pretrained(folder, encoder=Encoder(tiny_bert, "cls", device="cpu"))
+    assert other.results == []
+
+
+def test_pushing_saves_whole_and_uploads(model, monkeypatch):
+    seen = {}
+
+    def push(folder, repo_id, **options):
+        seen.update(options, repo_id=repo_id, config=persistence.load(folder)[0], bundle=(folder / "encoder").is_dir())
+        return "address"
+
+    monkeypatch.setattr(persistence, "push", push)
+    assert isinstance(model, ModelHubMixin)
+    assert model.push_to_hub("me/model", bundle_encoder=True, private=True, token="secret") == "address"
+    assert (seen["repo_id"], seen["private"], seen["token"], seen["bundle"]) == ("me/model", True, "secret", True)
+    assert seen["config"]["training"] == model.training
+
+
+def test_loading_from_the_hub_passes_everything_on(model, tmp_path, monkeypatch):
+    folder, seen = model.save_pretrained(tmp_path / "model"), {}
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, **hub: seen.update(hub, name=name) or folder)
+    again = BertFlow.from_pretrained(
+        "me/model", revision="v1", token="secret", cache_dir=tmp_path / "cache", force_download=True, device="cpu"
+    )
+    np.testing.assert_array_equal(again.encode(TEXTS), model.encode(TEXTS))
+    assert seen == {
+        "name": "me/model",
+        "revision": "v1",
+        "token": "secret",
+        "cache_dir": tmp_path / "cache",
+        "local_files_only": False,
+        "force_download": True,
+    }
+
+
+def test_a_calibrator_alone_becomes_a_model_with_an_encoder(model, tmp_path):
+    folder = persistence.save_calibrator(model.calibrator, tmp_path / "calibrator")
+    again = BertFlow.from_pretrained(folder, encoder=model.encoder)
+    np.testing.assert_array_equal(again.encode(TEXTS), model.encode(TEXTS))
+    with pytest.raises(ModelFolderError, match="for a calibrator alone, give encoder="):
+        BertFlow.from_pretrained(folder)
+    with pytest.raises(ModelFolderError, match="exists and is not a bertflow model"):
+        persistence.save_calibrator(model.calibrator, tmp_path)
+
+
+def test_the_calibrator_of_a_model_loads_alone(model, tmp_path):
+    calibrator = persistence.load_calibrator(model.save_pretrained(tmp_path / "model"))
+    x = model.encoder.encode(TEXTS)
+    np.testing.assert_array_equal(calibrator.transform(x), model.calibrator.transform(x))
 
 
 # --- real sentences: slow, and only where the data sets are

@@ -1,13 +1,18 @@
 import hashlib
 import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import safetensors.numpy
-import yaml
+from huggingface_hub import HfApi, ModelCard
 
-from bertflow import atomic, persistence
-from bertflow.errors import ModelFolderError
+import bertflow
+from bertflow import FlowCalibrator, RemoveTopComponents, Whitening, atomic, persistence
+from bertflow.errors import InputError, ModelFolderError
 from bertflow.version import __version__
 
 CONFIG = {
@@ -21,13 +26,6 @@ ARRAYS = {"mean": np.arange(3.0), "kernel": np.arange(6, dtype=np.float32).resha
 @pytest.fixture
 def folder(tmp_path):
     return persistence.save(tmp_path / "model", CONFIG, ARRAYS)
-
-
-def front_matter(card: str) -> dict:
-    start, front, body = card.split("---\n", 2)
-    assert start == ""
-    assert body.strip()
-    return yaml.safe_load(front)
 
 
 # --- what is written
@@ -93,33 +91,8 @@ def test_nothing_changes_when_the_encoder_cannot_be_written(folder):
     assert [file.name for file in folder.parent.iterdir()] == ["model"]
 
 
-@pytest.mark.parametrize(
-    ("name", "base"),
-    [
-        ("mini", None),
-        ("bert-base-uncased", "bert-base-uncased"),
-        ("someone/some-model", "someone/some-model"),
-        ("/somewhere/local", None),
-        ("./local", None),
-        ("C: # 'odd' \"name\" [x]", "C: # 'odd' \"name\" [x]"),
-    ],
-)
-def test_the_model_card_has_yaml_that_parses(name, base):
-    card = persistence.model_card({**CONFIG, "encoder": {"name": name}})
-    front = front_matter(card)
-    assert front["library_name"] == "bertflow"
-    assert front["pipeline_tag"] == "sentence-similarity"
-    assert "Whitening" in front["tags"]
-    assert front.get("base_model") == base
-    assert f"`{name}`" in card
-    assert "| shrinkage | 0.1 |" in card
-    assert "n_components" not in card  # not set, not worth a line
-
-
-def test_a_local_folder_is_no_base_model(tmp_path, monkeypatch):
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path)
-    assert "base_model" not in front_matter(persistence.model_card({**CONFIG, "encoder": {"name": "here"}}))
+def test_the_card_names_the_folder(folder):
+    assert 'BertFlow.from_pretrained("model")' in (folder / "README.md").read_text(encoding="utf-8")
 
 
 # --- where it may be written
@@ -279,13 +252,184 @@ def test_hub_errors_without_a_message_have_a_sentence_too(monkeypatch):
     def fail(*_args, **_kwargs):
         raise ConnectionError
 
-    monkeypatch.setattr(persistence, "snapshot_download", fail)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", fail)
     with pytest.raises(ModelFolderError, match=r"private.*: ConnectionError"):
         persistence.locate("someone/model")
 
 
 def test_what_the_hub_needs_is_passed_on(monkeypatch, tmp_path):
     seen = {}
-    monkeypatch.setattr(persistence, "snapshot_download", lambda name, **hub: seen.update(hub, name=name) or tmp_path)
+    monkeypatch.setattr(
+        "huggingface_hub.snapshot_download", lambda name, **hub: seen.update(hub, name=name) or tmp_path
+    )
     assert persistence.locate("someone/model", revision="v1", token="secret") == tmp_path
     assert seen == {"name": "someone/model", "revision": "v1", "token": "secret"}
+
+
+# --- without torch and the hub's client
+
+
+def test_reading_needs_numpy_and_safetensors_alone(folder):
+    code = f"""
+import sys
+sys.path.insert(0, {str(Path(bertflow.__file__).parents[1])!r})
+for name in ("torch", "yaml", "huggingface_hub", "scipy", "sklearn", "transformers"):
+    sys.modules[name] = None  # importing it raises ImportError
+from bertflow import persistence
+config, arrays = persistence.load({str(folder)!r})
+print(config["calibrator"]["class"], arrays["kernel"].shape)
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.stderr == ""
+    assert result.stdout.strip() == "Whitening (3, 2)"
+
+
+# --- calibrators alone
+
+
+@pytest.mark.parametrize(
+    "calibrator", [FlowCalibrator(epochs=1, random_state=0), Whitening(3), RemoveTopComponents(2)], ids=repr
+)
+def test_a_calibrator_alone_comes_back_exactly(tmp_path, calibrator):
+    x = np.random.default_rng(0).normal(size=(60, 6))
+    calibrator.fit(x)
+    folder = persistence.save_calibrator(calibrator, tmp_path / "calibrator")
+    again = persistence.load_calibrator(folder, device="cpu")
+    assert type(again) is type(calibrator)
+    np.testing.assert_array_equal(again.transform(x), calibrator.transform(x))
+    assert "encoder" not in persistence.load_config(folder)
+    card = ModelCard.load(folder / "README.md")
+    assert card.data.pipeline_tag == "feature-extraction"
+    assert card.data.base_model is None
+    assert 'load_calibrator("calibrator")' in card.text
+
+
+def test_an_unfitted_calibrator_is_not_saved(tmp_path):
+    with pytest.raises(ValueError, match="not fitted"):
+        persistence.save_calibrator(Whitening(), tmp_path / "calibrator")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_calibrator_that_does_not_hang_together(tmp_path):
+    calibrator = Whitening().fit(np.random.default_rng(0).normal(size=(9, 3)))
+    folder = persistence.save_calibrator(calibrator, tmp_path / "calibrator")
+    config = persistence.load_config(folder)
+    change_config(folder, calibrator={**config["calibrator"], "n_features_in": 4})
+    with pytest.raises(ModelFolderError, match=r"do not make a model \(Array 'mean' has shape .*copy the whole folder"):
+        persistence.load_calibrator(folder)
+
+
+# --- results
+
+
+RESULT = {"task": "sentence-similarity", "dataset": "Tea", "metric": "spearman", "setting": "all", "value": 61.5}
+
+
+def test_results_go_into_config_and_card(folder):
+    assert persistence.add_results(folder, [RESULT]) == [RESULT]
+    assert (
+        persistence.add_results(folder, [{**RESULT, "dataset": "Milk"}, {**RESULT, "value": 62.5}])[0]["value"] == 62.5
+    )
+    config, _ = persistence.load(folder)
+    assert [(r["dataset"], r["value"]) for r in config["results"]] == [("Tea", 62.5), ("Milk", 61.5)]
+    card = ModelCard.load(folder / "README.md")
+    assert card.data.model_name == "model"
+    assert [(r.dataset_name, r.metric_value) for r in card.data.eval_results] == [("Tea", 62.5), ("Milk", 61.5)]
+    assert "| Tea |" in card.text
+    assert sorted(file.name for file in folder.iterdir()) == ["README.md", "config.json", "model.safetensors"]
+
+
+def test_results_into_a_folder_without_a_card(folder):
+    (folder / "README.md").unlink()
+    persistence.add_results(folder, [RESULT])
+    assert ModelCard.load(folder / "README.md").data.eval_results[0].metric_value == 61.5
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"value": None}, "has no value"), ({"value": float("nan")}, "finite"), ({"value": "61"}, "finite")],
+)
+def test_a_result_that_is_none_changes_nothing(folder, change, message):
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    with pytest.raises(InputError, match=message):
+        persistence.add_results(folder, [{**RESULT, **change}])
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
+# --- to the hub
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """A hub that remembers what was asked of it."""
+    asked = {}
+
+    def create_repo(self, repo_id, **options):
+        asked.update(created=repo_id, token=self.token, **options)
+        return SimpleNamespace(repo_id=repo_id if "/" in repo_id else f"me/{repo_id}")
+
+    def upload_folder(self, *, repo_id, folder_path, **options):
+        asked.update(options, repo_id=repo_id)
+        asked["files"] = {
+            file.relative_to(folder_path).as_posix(): file.read_bytes()
+            for file in Path(folder_path).rglob("*")
+            if file.is_file()
+        }
+        return SimpleNamespace(commit_url=f"https://hub/{repo_id}/commit/1", pr_url=None)
+
+    monkeypatch.setattr(HfApi, "create_repo", create_repo)
+    monkeypatch.setattr(HfApi, "upload_folder", upload_folder)
+    return asked
+
+
+def test_push_uploads_the_folder_and_its_card_names_the_repository(folder, hub):
+    url = persistence.push(folder, "my-model", private=True, token="secret", commit_message="First")
+    assert url == "https://hub/me/my-model/commit/1"
+    assert (hub["created"], hub["token"], hub["private"], hub["exist_ok"]) == ("my-model", "secret", True, True)
+    assert (hub["repo_id"], hub["commit_message"], hub["revision"]) == ("me/my-model", "First", None)
+    assert sorted(hub["files"]) == ["README.md", "config.json", "model.safetensors"]
+    assert b'BertFlow.from_pretrained("me/my-model")' in hub["files"]["README.md"]
+
+
+def test_a_card_with_own_text_is_pushed_as_it_is(folder, hub):
+    card = folder / "README.md"
+    own = card.read_text(encoding="utf-8").replace("library_name", "license: mit\nlibrary_name") + "\nWritten by me.\n"
+    card.write_text(own, encoding="utf-8")
+    persistence.push(folder, "me/my-model")
+    assert hub["files"]["README.md"].decode() == own
+    assert hub["commit_message"] == f"Model of bertflow {__version__}"
+
+
+def test_a_damaged_folder_is_not_pushed(folder, hub):
+    (folder / "model.safetensors").write_bytes(b"half")
+    with pytest.raises(ModelFolderError, match="damaged"):
+        persistence.push(folder, "me/my-model")
+    assert not hub
+
+
+@pytest.mark.parametrize(("name", "warned"), [("/some/where", True), ("mini", False), ("someone/model", False)])
+def test_an_encoder_that_others_lack_is_told(tmp_path, hub, recwarn, name, warned):
+    folder = persistence.save(tmp_path / "model", {**CONFIG, "encoder": {"name": name}}, ARRAYS)
+    if warned:
+        with pytest.warns(UserWarning, match="is not on the hub.*bundle_encoder=True"):
+            persistence.push(folder, "me/model")
+    else:
+        persistence.push(folder, "me/model")
+    assert not recwarn.list
+    assert hub["repo_id"] == "me/model"
+
+
+@pytest.mark.parametrize(("token", "reason"), [("secret", "offline, misspelt, or not yours"), (None, "hf auth login")])
+def test_push_while_offline_is_one_clear_sentence(folder, monkeypatch, token, reason):
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    with pytest.raises(
+        ModelFolderError, match=rf"could not be pushed to 'me/model' .*{reason}.*offline mode"
+    ) as caught:
+        persistence.push(folder, "me/model", token=token)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_name_that_the_hub_refuses(folder, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: "secret")
+    with pytest.raises(ModelFolderError, match=r"pushed to 'a b' .*Repo id must"):
+        persistence.push(folder, "a b")

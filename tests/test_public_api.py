@@ -14,7 +14,7 @@ FLOORS: list[set[str]] = [
     {"version", "errors", "arrays", "moments", "atomic", "textfiles", "wordvectors", "data"},
     {"pooling", "pretrained", "flows", "evaluation", "analysis"},
     {"encoder", "shards", "calibrators"},
-    {"model", "persistence"},
+    {"model", "model_card", "persistence"},
     set(),  # every room not named here, such as integrations: it stands on the model, and only the cli on it
     {"cli"},
     {"__main__"},

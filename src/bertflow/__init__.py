@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     )
     from bertflow.encoder import Encoder
     from bertflow.errors import BertflowError, InputError, MissingExtraError, ModelFolderError, TruncationWarning
+    from bertflow.inspection import analyze, find_outliers
+    from bertflow.integrations.onnx_model import OnnxCalibrator, OnnxModel
+    from bertflow.integrations.sentence_transformers_export import attach
+    from bertflow.integrations.sklearn import SentenceVectors
     from bertflow.model import BertFlow
     from bertflow.pooling import POOLINGS
 
@@ -33,12 +37,18 @@ _HOME = {
     "InputError": "bertflow.errors",
     "MissingExtraError": "bertflow.errors",
     "ModelFolderError": "bertflow.errors",
+    "OnnxCalibrator": "bertflow.integrations.onnx_model",
+    "OnnxModel": "bertflow.integrations.onnx_model",
     "POOLINGS": "bertflow.pooling",
+    "SentenceVectors": "bertflow.integrations.sklearn",
     "Whitening": "bertflow.calibrators",
     "Standardize": "bertflow.calibrators",
     "RemoveTopComponents": "bertflow.calibrators",
     "Identity": "bertflow.calibrators",
     "TruncationWarning": "bertflow.errors",
+    "analyze": "bertflow.inspection",
+    "attach": "bertflow.integrations.sentence_transformers_export",
+    "find_outliers": "bertflow.inspection",
 }
 
 __all__ = [
@@ -52,11 +62,17 @@ __all__ = [
     "InputError",
     "MissingExtraError",
     "ModelFolderError",
+    "OnnxCalibrator",
+    "OnnxModel",
     "RemoveTopComponents",
+    "SentenceVectors",
     "Standardize",
     "TruncationWarning",
     "Whitening",
     "__version__",
+    "analyze",
+    "attach",
+    "find_outliers",
 ]
 
 

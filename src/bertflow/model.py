@@ -7,29 +7,39 @@ import logging
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import torch
+from huggingface_hub import ModelCard, ModelHubMixin
 from sklearn.utils.validation import check_is_fitted
 
 from bertflow import persistence
 from bertflow.arrays import Matrix, as_matrix, unit_rows
 from bertflow.calibrators import Calibrator, FlowCalibrator
 from bertflow.encoder import SentenceTransformerEncoder, TextEncoder, as_encoder, check_sentences
-from bertflow.errors import BertflowError, InputError, ModelFolderError, require
+from bertflow.errors import InputError, ModelFolderError, require
+from bertflow.model_card import Result, measured, merged, model_card
+
+if TYPE_CHECKING:
+    from bertflow.evaluation import Score
 
 logger = logging.getLogger(__name__)
 
 FEW = 1000  # distinct sentences under which a flow learns little more than a scale
 
 
-class BertFlow:
+class BertFlow(ModelHubMixin):
     """A frozen language model whose sentence vectors are calibrated: text in, better vectors out.
 
     Args:
         encoder: A model name, folder, ``SentenceTransformer`` or ``Encoder``.
         calibrator: A fitted calibrator of the encoder's dimension.
         training: What is known about the fit, kept with the model.
+
+    Attributes:
+        results: What was measured of this model, kept with it and shown in its card: see ``add_result``.
+        card: More YAML for the model card that only the author knows, such as ``{"license": "mit", "language": "en"}``.
 
     Example:
         >>> from bertflow import BertFlow
@@ -43,6 +53,8 @@ class BertFlow:
         self.encoder: TextEncoder = as_encoder(encoder)
         self.calibrator = calibrator
         self.training = training or {}
+        self.results: list[Result] = []
+        self.card: dict[str, Any] = {}
         check_is_fitted(calibrator)
         if calibrator.n_features_in_ != self.encoder.dim:
             raise InputError(
@@ -149,22 +161,59 @@ class BertFlow:
             raise InputError(f"{type(self.calibrator).__name__} is not a density; fit a FlowCalibrator for that.")
         return self.calibrator.score_samples(self.encoder.encode(_listed(sentences)))
 
-    def save_pretrained(self, folder: str | Path, *, bundle_encoder: bool = False) -> Path:
+    def add_result(self, dataset: str, score: Score, split: str | None = "test") -> None:
+        """Keep a measured score with the model: it goes into config.json and, as ``model-index``, into the model card.
+
+        Args:
+            dataset: Its name, such as ``"STS-B"``.
+            score: What ``bertflow.evaluation.evaluate_task(task, model.encode)`` returned.
+            split: Which part of the data set, if it has parts.
+        """
+        self.results = merged(self.results, [measured(dataset, score, split)])
+
+    # The mixin's save_pretrained deletes a config.json and then writes file by file, and its from_pretrained hands the
+    # config to __init__ unchecked; ours are whole or not at all, and strict.
+
+    def save_pretrained(self, folder: str | Path, *, bundle_encoder: bool = False) -> Path:  # type: ignore[override]
         """Write the model to a folder, whole or not at all.
 
         Args:
             folder: Where; an earlier bertflow model there is replaced.
             bundle_encoder: Put the encoder's weights into it too; otherwise it is named and loaded again from where it was.
         """
-        settings, arrays = self.calibrator.get_state()
-        config = {"encoder": self.encoder.describe(), "calibrator": settings, "training": self.training}
+        return self._save_pretrained(Path(folder), bundle_encoder)
+
+    def _save_pretrained(self, save_directory: Path, bundle_encoder: bool = False) -> Path:  # type: ignore[override]
         write = getattr(self.encoder, "save", None) if bundle_encoder else None
         if bundle_encoder and write is None:
             raise InputError(f"{type(self.encoder).__name__} has no save(folder), so it cannot be bundled.")
-        return persistence.save(folder, config, arrays, write)
+        return persistence.save(save_directory, self._config(), self.calibrator.get_state()[1], write)
+
+    def _config(self) -> dict[str, Any]:
+        parts = {"encoder": self.encoder.describe(), "calibrator": self.calibrator.get_state()[0]}
+        return parts | {"training": self.training, "results": self.results, "card": self.card}
+
+    def push_to_hub(
+        self, repo_id: str, *, bundle_encoder: bool = False, private: bool | None = None, **options: Any
+    ) -> str:
+        """Upload the model and its card to the Hugging Face hub in one commit; return the commit's address.
+
+        Args:
+            repo_id: Such as ``"someone/bert-base-uncased-flow"``; made if it is not there.
+            bundle_encoder: Upload the encoder's weights too: needed where it is not on the hub itself.
+            private: Whether a new repository is for its owner only; default: as the owner's account says.
+            options: ``token``, ``commit_message``, ``branch``, ``create_pr`` of ``bertflow.persistence.push``.
+        """
+        with TemporaryDirectory() as room:
+            folder = self.save_pretrained(Path(room) / "model", bundle_encoder=bundle_encoder)
+            return persistence.push(folder, repo_id, private=private, **options)
+
+    def generate_model_card(self, name: str = "this folder") -> ModelCard:
+        """Return the model card that is saved and pushed; ``name`` is what it says to load the model by."""
+        return ModelCard(model_card(self._config(), name))
 
     @classmethod
-    def from_pretrained(
+    def from_pretrained(  # type: ignore[override]
         cls,
         path_or_id: str | Path,
         *,
@@ -174,6 +223,7 @@ class BertFlow:
         token: str | None = None,
         cache_dir: str | Path | None = None,
         local_files_only: bool = False,
+        force_download: bool = False,
     ) -> BertFlow:
         """Load a saved model.
 
@@ -185,27 +235,34 @@ class BertFlow:
             token: Access token for private models.
             cache_dir: Where downloads are kept.
             local_files_only: Never ask the hub.
+            force_download: Download again what is there already.
         """
-        hub = {"revision": revision, "token": token, "cache_dir": cache_dir, "local_files_only": local_files_only}
-        folder = persistence.locate(path_or_id, **hub)
+        hub = {"revision": revision, "token": token, "cache_dir": cache_dir, "force_download": force_download}
+        folder = persistence.locate(path_or_id, local_files_only=local_files_only, **hub)
+        return cls._from_pretrained(folder, encoder, device, local_files_only)
+
+    @classmethod
+    def _from_pretrained(  # type: ignore[override]
+        cls, folder: Path, encoder: Any, device: str | None, local_files_only: bool
+    ) -> BertFlow:
         config, arrays = persistence.load(folder)
-        try:
-            known = {"fingerprint": None, **config["encoder"], "name": config["encoder"]["name"]}
+        with persistence.hanging_together(folder):
+            given = config.get("encoder", {"name": None})  # not there: a calibrator alone
+            if encoder is None and given["name"] is None:
+                raise InputError("'encoder' is missing; for a calibrator alone, give encoder=…")
+            known = {"fingerprint": None, **given, "name": given["name"]}
             calibrator = Calibrator.from_state(config["calibrator"], arrays, device=device)
-        except (AttributeError, KeyError, TypeError, BertflowError) as error:
-            what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-            raise ModelFolderError(
-                f"{folder / persistence.CONFIG} and {persistence.WEIGHTS} beside it do not make a model ({what}): copy the "
-                "whole folder again, or fit the model anew."
-            ) from error
         if encoder is None:
             encoder = _load_encoder(known, folder if config.get("bundled_encoder") else None, device, local_files_only)
         model = cls(encoder, calibrator, config.get("training"))
-        if model.encoder.fingerprint != known["fingerprint"]:
+        model.card = config.get("card", {})
+        if known["name"] is None or model.encoder.fingerprint == known["fingerprint"]:
+            model.results = config.get("results", [])
+        else:
             warnings.warn(
                 f"The calibrator was fitted on the encoder {known['name']!r}; {model.encoder.name!r} has other weights or "
                 "settings, so its vectors may be calibrated wrongly. Fit anew to be sure.",
-                stacklevel=2,
+                stacklevel=3,
             )
         return model
 

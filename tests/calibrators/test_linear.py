@@ -5,11 +5,13 @@ import pytest
 import safetensors.numpy
 from sklearn.base import clone
 from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bertflow.calibrators.base import Calibrator
 from bertflow.calibrators.linear import Identity, RemoveTopComponents, Standardize, Whitening
+from bertflow.calibrators.names import make_calibrator
 from bertflow.errors import InputError
 from bertflow.moments import Moments
 
@@ -54,6 +56,31 @@ def test_is_one_affine_map_with_a_generalised_inverse(calibrator):
     np.testing.assert_allclose(fitted.transform(fitted.inverse_transform(z)), z, atol=1e-9)
     if np.linalg.matrix_rank(fitted.kernel_) == x.shape[1]:
         np.testing.assert_allclose(fitted.inverse_transform(z), x, atol=1e-9)
+
+
+@every
+def test_as_affine_is_the_whole_map(calibrator):
+    x = cone()
+    fitted = clone(calibrator).fit(x.astype(np.float32))
+    matrix, bias = fitted.as_affine()
+    assert matrix.dtype == bias.dtype == np.float64
+    assert matrix.shape == (12, len(bias)) == (12, fitted.transform(x).shape[1])
+    np.testing.assert_allclose(x @ matrix + bias, fitted.transform(x), atol=1e-12)
+    matrix *= 0  # the caller's own copy
+    assert fitted.transform(x).any()
+
+
+@pytest.mark.parametrize("name", ["none", "sn", "natsv-2", "sn+natsv-2", "whitening", "whitening-3"])
+def test_every_linear_name_is_one_affine_map(name):
+    x = cone()
+    fitted = make_calibrator(name).fit(x)
+    matrix, bias = fitted.as_affine()
+    np.testing.assert_allclose(x @ matrix + bias, fitted.transform(x), atol=1e-12)
+
+
+def test_as_affine_of_an_unfitted_calibrator_is_refused():
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        Whitening().as_affine()
 
 
 @every

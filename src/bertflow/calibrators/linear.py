@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bertflow.arrays import Matrix
 from bertflow.calibrators.base import Calibrator, take_arrays
@@ -87,6 +87,16 @@ class _AffineCalibrator(Calibrator):
         self.n_features_in_ = len(moments.mean)
         self.__dict__.pop("feature_names_in_", None)  # moments carry no names; an earlier fit's must not linger
         return self._learn(Moments().merge(moments))
+
+    def as_affine(self) -> tuple[Array, Array]:
+        """Return the whole map as (matrix, bias) in float64, for other tools: transform(x) = x @ matrix + bias.
+
+        Returns:
+            matrix: What a row is multiplied by (d, k).
+            bias: What is then added (k,).
+        """
+        check_is_fitted(self)
+        return self.kernel_.copy(), -self.mean_ @ self.kernel_
 
     def _learn(self, moments: Moments) -> Self:
         # contiguous, since safetensors writes memory as it lies and eigh's results are transposed views

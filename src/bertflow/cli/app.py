@@ -7,8 +7,12 @@ from typing import Annotated
 
 import typer
 
-from bertflow.cli import evaluation, models
+from bertflow.cli import analysis, evaluation, models
+from bertflow.cli.export import export
 from bertflow.cli.finetuning import finetune_nli
+from bertflow.cli.hub import push
+from bertflow.cli.index import index
+from bertflow.cli.mteb import mteb
 from bertflow.cli.output import fail
 from bertflow.cli.reproduce import reproduce
 from bertflow.errors import BertflowError
@@ -50,6 +54,12 @@ for judge in (evaluation.evaluate, evaluation.compare):
 app.command(rich_help_panel="Does it help?")(reproduce)
 app.command(rich_help_panel="Does it help?")(finetune_nli)
 app.add_typer(evaluation.data, name="data", rich_help_panel="Does it help?")
+for look in (analysis.analyze, analysis.outliers):
+    app.command(rich_help_panel="See the space")(look)
+app.command(rich_help_panel="Use it elsewhere")(mteb)
+app.add_typer(index, name="index", rich_help_panel="Use it elsewhere")
+app.command(rich_help_panel="Use it elsewhere")(push)
+app.add_typer(export, name="export", rich_help_panel="Use it elsewhere")
 
 
 def main() -> None:

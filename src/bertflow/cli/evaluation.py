@@ -15,9 +15,10 @@ from bertflow.errors import InputError
 
 if TYPE_CHECKING:
     from bertflow.comparison import ComparisonTable, Result
-    from bertflow.evaluation import Task
+    from bertflow.evaluation import Score, Task
 
 SEVEN = "STS-B,SICK-R,STS12,STS13,STS14,STS15,STS16"
+WITH_SPLITS = ("STS-B", "SICK-R")
 
 Tasks = Annotated[str, typer.Option(help="Data sets, comma-separated: STS-B, SICK-R, STS12 … STS16, QNLI.")]
 Pairs = Annotated[
@@ -50,7 +51,7 @@ def load_tasks(names: str, pairs: Path | None, folder: Path | None, raw: bool, s
     if pairs is not None:
         return [load_pairs_file(pairs)]
     chosen = [name.strip() for name in names.split(",") if name.strip()]
-    return [load_task(name, folder, raw, split if name in ("STS-B", "SICK-R") else "test") for name in chosen]
+    return [load_task(name, folder, raw, split if name in WITH_SPLITS else "test") for name in chosen]
 
 
 def _fit_sentences(fit_on: str, calibrators: Sequence[str]) -> Any:
@@ -80,6 +81,9 @@ def evaluate(
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="A saved model instead of encoder and calibrator.")
     ] = None,
+    save_results: Annotated[
+        bool, typer.Option("--save-results", help="Write the scores into the saved model and its model card.")
+    ] = False,
     fit_on: FitOn = "target",
     tasks: Tasks = SEVEN,
     pairs: Pairs = None,
@@ -97,15 +101,23 @@ def evaluate(
 
     bertflow evaluate --encoder mini --calibrator flow --tasks STS-B
 
-    bertflow evaluate --model my-model --pairs my-pairs.tsv
+    bertflow evaluate --model my-model --pairs my-pairs.tsv --save-results
     """
     progress = start(quiet)
+    if save_results and (model is None or not Path(model).is_dir()):
+        raise InputError(f"--save-results writes into a saved model: give its folder with --model; got {model}.")
     loaded = load_tasks(tasks, pairs, data, raw, split)
     from bertflow.comparison import compare_calibrators
     from bertflow.encoder import as_encoder
 
     if model is not None:
-        _evaluate_model(model, loaded, setting, metric, device, as_json)
+        scores = _evaluate_model(model, loaded, setting, metric, device)
+        _show_model(model, scores, as_json)
+        if save_results:
+            own = pairs is not None  # a file of pairs has no splits that we know of
+            _save_results(Path(model), scores, None if own else split, raw and not own)
+            if not as_json:
+                say(f"Written into [bold]{escape(model)}[/] and its model card.")
         return
     result = compare_calibrators(
         as_encoder(encoder, pooling, device=device),
@@ -134,13 +146,13 @@ def evaluate(
 
 
 def _evaluate_model(
-    model: str, loaded: list[Task], setting: str, metric: str | None, device: str | None, as_json: bool
-) -> None:
+    model: str, loaded: list[Task], setting: str, metric: str | None, device: str | None
+) -> dict[str, Score]:
     from bertflow.evaluation import evaluate_task
     from bertflow.model import BertFlow
 
     bert_flow = BertFlow.from_pretrained(model, device=device)
-    scores = {
+    return {
         task.name: evaluate_task(
             task,
             bert_flow.encode,
@@ -149,6 +161,9 @@ def _evaluate_model(
         )
         for task in loaded
     }
+
+
+def _show_model(model: str, scores: dict[str, Score], as_json: bool) -> None:
     if as_json:
         print_json({"model": model, "results": {name: score.to_dict() for name, score in scores.items()}})
         return
@@ -156,6 +171,17 @@ def _evaluate_model(
         (name, s.setting, str(s.pairs), f"{s.value:.2f}", f"{s.low:.1f} – {s.high:.1f}") for name, s in scores.items()
     ]
     table(escape(model), ("data set", "setting", "pairs", "score", "95 % interval"), rows)
+
+
+def _save_results(folder: Path, scores: dict[str, Score], split: str | None, raw: bool) -> None:
+    from bertflow.model_card import measured
+    from bertflow.persistence import add_results
+
+    results = []
+    for name, score in scores.items():
+        part = split if split is None or name in WITH_SPLITS else "test"
+        results.append(measured(f"{name} (raw)" if raw else name, score, part))
+    add_results(folder, results)
 
 
 def compare(

@@ -1,0 +1,48 @@
+"""A calibrated model as a SentenceTransformer: the same vectors, in every tool that opens one.
+
+An affine calibrator (here: whitening) becomes stock modules, a flow becomes a module of ours.
+
+    pip install "bertflow[sentence-transformers]"
+    python examples/into_sentence_transformers.py
+"""
+
+import tempfile
+
+import numpy as np
+from sentence_transformers import SentenceTransformer
+
+import bertflow
+from bertflow import BertFlow, Encoder, FlowCalibrator, Whitening
+from bertflow.data import sample_sentences
+from bertflow.integrations.sentence_transformers import to_sentence_transformer
+
+TEXTS = ["A boat lies in the harbour.", "A ship is moored at the quay.", "Nobody likes to wait for the bus."]
+
+
+def show(title: str, model: SentenceTransformer, original: BertFlow) -> None:
+    """Print the modules, the difference to bertflow's own vectors, and cosines."""
+    vectors = model.encode(TEXTS)
+    cosines = model.similarity(vectors[0], vectors[1:])[0]
+    print(f"{title}: {' → '.join(type(module).__name__ for module in model)}, {vectors.shape[1]} dimensions")
+    print(f"  largest difference: {np.abs(vectors - original.encode(TEXTS)).max():.0e}")
+    print(f"  boat – ship: {cosines[0]:.2f}, boat – bus: {cosines[1]:.2f}")
+
+
+encoder = Encoder("mini", device="cpu")
+vectors = encoder.encode(sample_sentences()[:1000])
+
+with tempfile.TemporaryDirectory() as folder:
+    # Whoever loads this one needs neither bertflow nor a flag.
+    whitened = BertFlow(encoder, Whitening(64).fit(vectors))
+    to_sentence_transformer(whitened).save_pretrained(f"{folder}/whitened")
+    own = SentenceTransformer(f"{folder}/whitened", device="cpu")
+    show("whitening", own, whitened)
+
+    # A flow takes bertflow, and the flag that sentence-transformers wants for any class that is not its own.
+    flow = BertFlow(encoder, FlowCalibrator(epochs=1, random_state=0).fit(vectors))
+    to_sentence_transformer(flow).save_pretrained(f"{folder}/flow")
+    show("flow", SentenceTransformer(f"{folder}/flow", trust_remote_code=True, device="cpu"), flow)
+
+# The other way round: fit on any SentenceTransformer's vectors and put the calibrator on it, in memory, without a flag.
+fitted = BertFlow.fit(sample_sentences()[:1000], encoder=own, calibrator=FlowCalibrator(epochs=1, random_state=0))
+show("attached", bertflow.attach(own, fitted), fitted)

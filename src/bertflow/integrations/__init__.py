@@ -1,0 +1,1 @@
+"""Doors to the tools around: each module here opens one, and needs the extra of its name."""

@@ -1,0 +1,131 @@
+"""sentence-transformers: the flow as one of its modules; ``attach`` and ``to_sentence_transformer`` put it on a model.
+
+The path ``bertflow.integrations.sentence_transformers.FlowModule`` stands in every saved model that has a flow, so it is
+**frozen forever**: the class may grow, but it must stay here, under this name, and load what any earlier version saved.
+
+Importing this module imports sentence-transformers, which takes seconds; ``bertflow.attach`` waits until it is called.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bertflow.calibrators import Calibrator, FlowCalibrator
+from bertflow.errors import ModelFolderError, require
+from bertflow.integrations.hidden_states import keep_hidden_states
+from bertflow.integrations.sentence_transformers_export import attach, to_sentence_transformer
+
+__all__ = ["FlowModule", "attach", "to_sentence_transformer"]
+
+FORMAT_VERSION = 1
+
+_Module: Any = require("sentence_transformers.sentence_transformer.modules", "sentence-transformers").Module
+
+
+class FlowModule(_Module):
+    """A fitted flow as the last module of a ``SentenceTransformer``.
+
+    It computes in float32 (or in float64, if it was fitted on such rows) whatever the dtype of the transformer, also under
+    autocast. It is fixed: its weights are in the ``state_dict`` but not among the ``parameters``, so no optimizer changes
+    them, and gradients pass through.
+
+    A saved model that has this module is loaded by ``SentenceTransformer(folder, trust_remote_code=True)``: since 6.0
+    sentence-transformers asks for that flag wherever a class is not its own, although here nothing but the installed
+    bertflow is imported.
+
+    Args:
+        calibrator: A fitted ``FlowCalibrator``, which is copied.
+    """
+
+    def __init__(self, calibrator: FlowCalibrator) -> None:
+        super().__init__()
+        self.settings, _ = calibrator.get_state()
+        self.flow = copy.deepcopy(calibrator.flow_).requires_grad_(False)
+
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """Replace the sentence embeddings (n, d) by their latents (n, d), float32."""
+        # a model with truncate_dim was calibrated on its first dimensions, and cuts them off only after the last module
+        x: Tensor = features["sentence_embedding"][:, : self.get_embedding_dimension()]
+        with torch.autocast(x.device.type, enabled=False):
+            latents, _ = self.flow(x.to(next(self.flow.parameters()).dtype))
+        features["sentence_embedding"] = latents.float()
+        return features
+
+    def get_embedding_dimension(self) -> int:
+        """Return d."""
+        return int(self.settings["n_features_out"])
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Return what ``config.json`` holds."""
+        return {"format_version": FORMAT_VERSION, **self.settings}
+
+    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
+        """Write ``config.json`` and ``model.safetensors``; the unsafe format that could be asked for is not written."""
+        self.save_config(output_path)
+        self.save_torch_weights(output_path)
+
+    @classmethod
+    def load(
+        cls,
+        model_name_or_path: str,
+        subfolder: str = "",
+        token: bool | str | None = None,
+        cache_folder: str | None = None,
+        revision: str | None = None,
+        local_files_only: bool = False,
+        **kwargs: Any,
+    ) -> FlowModule:
+        """Read what ``save`` wrote, from a folder or the hub."""
+        hub = {
+            "subfolder": subfolder,
+            "token": token,
+            "cache_folder": cache_folder,
+            "revision": revision,
+            "local_files_only": local_files_only,
+        }
+        place = f"{model_name_or_path}/{subfolder}"
+        missing = [
+            name
+            for name in (cls.config_file_name, "model.safetensors")
+            if cls.load_file_path(model_name_or_path, name, **hub) is None
+        ]
+        if missing:
+            raise ModelFolderError(
+                f"{place} has no {missing[0]}, so there is no flow in it: copy the whole folder again, or export anew."
+            )
+        try:
+            config = cls.load_config(model_name_or_path, **hub)
+            if config.pop("format_version") > FORMAT_VERSION:
+                raise ModelFolderError("it is from a newer version: run  pip install --upgrade bertflow")
+            weights = cls.load_torch_weights(model_name_or_path, **hub)
+            arrays = {name.removeprefix("flow."): tensor.numpy() for name, tensor in weights.items()}
+            return cls(Calibrator.from_state(config, arrays, device="cpu"))
+        except Exception as error:  # damaged files alone raise four kinds
+            raise ModelFolderError(f"The flow in {place} cannot be loaded: {error}") from error
+
+    def on_model_ready(self, model: Any) -> None:
+        """See to it that the model, now loaded, can work in a pool of processes."""
+        keep_hidden_states(model)
+
+    def named_modules(
+        self, memo: set[nn.Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, nn.Module]]:
+        """Yield this module alone: with a ``device_map`` the library casts every inner layer that it can see."""
+        memo = set() if memo is None else memo
+        if self not in memo:
+            memo.add(self)
+            yield prefix, self
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> FlowModule:
+        """Let ``to``, ``half`` and the library's own cast move the flow to another device, but not round it."""
+
+        def moved(tensor: Tensor) -> Tensor:
+            result = fn(tensor)
+            return result if result.dtype == tensor.dtype else tensor.to(result.device)
+
+        return super()._apply(moved, recurse=True)

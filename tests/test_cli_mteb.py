@@ -1,0 +1,96 @@
+"""`bertflow mteb` as a user meets it, on made-up pairs and a tiny model."""
+
+import json
+import logging
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+from bertflow.cli import main
+
+pytest.importorskip("mteb", reason="needs pip install 'bertflow[mteb]'")
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    """Call the command in this process, as `bertflow mteb ARGS`; returns (exit code, stdout, stderr)."""
+    monkeypatch.setenv("BERTFLOW_CACHE", str(tmp_path / "bertflow"))
+    monkeypatch.setenv("MTEB_CACHE", str(tmp_path / "mteb"))
+    show, filters, level = warnings.showwarning, warnings.filters[:], logging.getLogger("bertflow").level
+
+    def call(*args):
+        monkeypatch.setattr(sys, "argv", ["bertflow", "mteb", *map(str, args)])
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        return code, *capsys.readouterr()
+
+    yield call
+    warnings.showwarning, warnings.filters[:] = show, filters
+    logging.getLogger("bertflow").setLevel(level)
+
+
+@pytest.fixture
+def pairs(tmp_path, sentences):
+    rng = np.random.default_rng(0)
+    rows = [f"{a}\t{b}\t{rng.integers(0, 6)}" for a, b in zip(sentences[:150], sentences[150:300], strict=True)]
+    path = tmp_path / "my-pairs.tsv"
+    path.write_text("sentence1\tsentence2\tscore\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def test_encoder_with_and_without_calibration(run, pairs, tiny_bert, tmp_path):
+    args = ("--pairs", pairs, "--encoder", tiny_bert, "-c", "none", "-c", "whitening,sn", "--output", tmp_path / "out")
+    code, out, err = run(*args, "--json", "--quiet")
+    assert (code, err) == (0, "")
+    result = json.loads(out)
+    assert list(result["results"]) == ["none", "whitening", "sn"]
+    scores = [row[0]["score"] for row in result["results"].values()]
+    assert len(set(scores)) == 3
+    assert all(row[0]["task"] == "my-pairs" for row in result["results"].values())
+    assert len(list((tmp_path / "out" / "results").glob("*/*/my-pairs.json"))) == 3
+    code, out, err = run(*args)
+    assert code == 0
+    assert "Warning" not in err
+    assert all(f"{100 * score:.2f}" in out for score in scores)
+    assert "cosine_spearman; local data: my-pairs" in out
+
+
+def test_saved_model(run, pairs, small_model, tmp_path):
+    small_model.save_pretrained(tmp_path / "model")
+    code, out, err = run("--pairs", pairs, "--model", tmp_path / "model", "--json", "-q")
+    assert (code, err) == (0, "")
+    ((score,),) = json.loads(out)["results"].values()
+    assert score["model"] == "bertflow/bert-flow"
+    assert (tmp_path / "mteb" / "results" / "bertflow__bert-flow" / score["revision"] / "my-pairs.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (["--model", "m", "--calibrator", "flow"], "--model brings its own encoder"),
+        (["--tasks", "BIOSSES"], "BIOSSES could not be fetched from the Hugging Face hub"),
+        (["--tasks", "STS12", "--data", "nowhere"], "There is no folder 'nowhere'"),
+        (["--tasks", "QNLI"], "MTEB has no task 'QNLI'"),
+        (["--tasks", ","], "No task was named"),
+    ],
+)
+def test_what_is_wrong_is_said(run, args, sentence):
+    code, out, err = run(*args)
+    assert (code, out) == (1, "")
+    assert sentence in err
+
+
+def test_labels_and_unknown_calibrators_are_refused(run, pairs, tmp_path, tiny_bert):
+    labels = tmp_path / "labels.tsv"
+    labels.write_text("sentence1\tsentence2\tlabel\na cat\ta dog\t0\ntea\ttea\t1\n")
+    code, _, err = run("--pairs", labels)
+    assert code == 1
+    assert "graded scores" in err
+    code, _, err = run("--pairs", pairs, "-e", tiny_bert, "-c", "bleach")
+    assert code == 1
+    assert "Unknown calibrator 'bleach'" in err
