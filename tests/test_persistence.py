@@ -433,3 +433,9 @@ def test_a_name_that_the_hub_refuses(folder, monkeypatch):
     monkeypatch.setattr("huggingface_hub.get_token", lambda: "secret")
     with pytest.raises(ModelFolderError, match=r"pushed to 'a b' .*Repo id must"):
         persistence.push(folder, "a b")
+
+
+def test_an_onnx_folder_is_named_as_such(tmp_path):
+    (tmp_path / "config.json").write_text('{"format": "bertflow-onnx"}')
+    with pytest.raises(ModelFolderError, match=r"open it with bertflow\.OnnxModel"):
+        persistence.load(tmp_path)

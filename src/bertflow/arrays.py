@@ -1,14 +1,20 @@
-"""The only place that turns lists, numpy, torch or memory maps into checked (n, d) batches, and picks devices."""
+"""The only place that turns lists, numpy, torch or memory maps into checked (n, d) batches, and picks devices.
+
+torch is imported only where it is used: ``bertflow.portable`` and ``OnnxModel`` check their rows without it.
+"""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+import sys
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from bertflow.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
 
 Matrix: TypeAlias = npt.NDArray[np.floating[Any]]
 
@@ -21,9 +27,11 @@ def as_matrix(x: object, name: str = "x", *, min_rows: int = 1) -> Matrix:
         name: What the caller calls it, for the error message.
         min_rows: The fewest rows that make sense.
     """
-    if isinstance(x, torch.Tensor):
-        x = x.detach().cpu()
-        x = (x if x.dtype in (torch.float32, torch.float64) else x.float()).numpy()
+    library: Any = sys.modules.get("torch")  # where it was never imported, nothing is a tensor
+    tensor: Any = x if library is not None and isinstance(x, library.Tensor) else None
+    if tensor is not None:
+        tensor = tensor.detach().cpu()
+        x = (tensor if tensor.dtype in (library.float32, library.float64) else tensor.float()).numpy()
     try:
         array = np.asarray(x)
         array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
@@ -43,6 +51,8 @@ def as_matrix(x: object, name: str = "x", *, min_rows: int = 1) -> Matrix:
 
 def choose_device(device: str | torch.device | None = None) -> torch.device:
     """Return the device asked for, or the best one there is: cuda, then mps, then cpu."""
+    import torch
+
     if device is not None:
         try:
             chosen = torch.device(device)

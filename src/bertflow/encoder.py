@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +19,8 @@ from bertflow.data import MINI, mini_folder
 from bertflow.errors import InputError, TruncationWarning
 from bertflow.pooling import check_pooling, pool
 from bertflow.pretrained import load_pretrained, quiet_transformers
+from bertflow.sentences import batches_by_length as batches_by_length
+from bertflow.sentences import check_sentences as check_sentences
 from bertflow.wordvectors import AveragedWordVectors
 
 DEFAULT_POOLING = "first-last-avg"
@@ -223,40 +225,6 @@ def as_encoder(encoder: Any, pooling: str | None = None, **options: Any) -> Text
     raise InputError(
         f"An encoder is a model name, a folder, a SentenceTransformer or a bertflow Encoder; got {type(encoder).__name__}."
     )
-
-
-def check_sentences(sentences: Sequence[str]) -> list[str]:
-    """Return the texts as a list, refusing what is not text."""
-    if isinstance(sentences, str | bytes):
-        raise InputError("Many texts were wanted, as a list; got one. Write [text].")
-    try:
-        texts = list(sentences)
-    except TypeError:
-        raise InputError(f"Many texts were wanted, as a list; got {type(sentences).__name__}.") from None
-    for i, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise InputError(f"Text {i} is {text!r:.60} of type {type(text).__name__}; every text must be a str.")
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise InputError(
-                f"Text {i}, {text!r:.60}, has half a character (a lone surrogate): read it as UTF-8."
-            ) from None
-    if not texts:
-        raise InputError("There are no texts: the list is empty.")
-    return texts
-
-
-def batches_by_length(lengths: Sequence[int], token_budget: int) -> Iterator[list[int]]:
-    """Yield row numbers, longest first, so that rows × longest row stays within the budget (one row always goes)."""
-    batch: list[int] = []
-    for row in np.argsort(lengths, kind="stable")[::-1].tolist():
-        if batch and (len(batch) + 1) * lengths[batch[0]] > token_budget:
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch
 
 
 def _digest_weights(digest: hashlib._Hash, model: torch.nn.Module) -> None:

@@ -100,6 +100,8 @@ def load_config(folder: str | Path) -> dict[str, Any]:
         config = json.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ModelFolderError(f"{path} is damaged ({error}): copy the folder again, or fit the model anew.") from None
+    if isinstance(config, dict) and config.get("format") == "bertflow-onnx":
+        raise ModelFolderError(f"{folder} is a model for onnxruntime: open it with bertflow.OnnxModel.from_pretrained.")
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         kind = config.get("model_type", "another program") if isinstance(config, dict) else "another program"
         raise ModelFolderError(

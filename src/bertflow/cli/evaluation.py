@@ -54,7 +54,8 @@ def load_tasks(names: str, pairs: Path | None, folder: Path | None, raw: bool, s
     return [load_task(name, folder, raw, split if name in WITH_SPLITS else "test") for name in chosen]
 
 
-def _fit_sentences(fit_on: str, calibrators: Sequence[str]) -> Any:
+def sentences_to_fit(fit_on: str, calibrators: Sequence[str]) -> Any:
+    """What ``--fit-on`` names, as ``compare_calibrators`` takes it: the word "target", or a file's sentences."""
     from bertflow.comparison import TARGET
     from bertflow.textfiles import read_sentences
 
@@ -123,7 +124,7 @@ def evaluate(
         as_encoder(encoder, pooling, device=device),
         loaded,
         [calibrator],
-        fit_on=_fit_sentences(fit_on, [calibrator]),
+        fit_on=sentences_to_fit(fit_on, [calibrator]),
         setting=setting,  # type: ignore[arg-type]
         metric=metric,  # type: ignore[arg-type]
         seeds=range(seeds),
@@ -220,7 +221,7 @@ def compare(
         as_encoder(encoder, pooling, device=device),
         loaded,
         names,
-        fit_on=_fit_sentences(fit_on, names),
+        fit_on=sentences_to_fit(fit_on, names),
         setting=setting,  # type: ignore[arg-type]
         metric=metric,  # type: ignore[arg-type]
         seeds=range(seeds),

@@ -62,6 +62,7 @@ def _show_demo(result: DemoResult) -> None:
         table(f"Nearest to “{escape(search.query)}”", ("", "cosine", "sentence"), rows, text_last=True)
         say()
     say(escape(result.verdict()))
+    say(f"\nSee the space before and after, in a browser: [bold]{escape(result.report)}[/]")
     program = "bertflow" if shutil.which("bertflow") else sys.argv[0]  # in a venv that is not activated
     say(f"\nSaved to [bold]{escape(result.saved)}[/]. Next:")
     say(f'  {program} similarity -m {escape(result.saved)} "A man is eating." "Someone has lunch."')
@@ -260,5 +261,6 @@ def info(
         for key, value in config.get(part, {}).items():
             items = value.items() if isinstance(value, dict) else [(key, value)]
             rows += [(f"{part} {name}", str(item)) for name, item in items if item is not None]
+    rows += [(f"measured on {r['dataset']}", f"{r['metric']} {r['value']}") for r in config.get("results", [])]
     rows.append(("numbers in the calibrator", f"{numbers:,}"))
     table(None, ("what", "value"), [(escape(a), escape(b)) for a, b in rows])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from bertflow.cli.evaluation import Data, FitOn, _fit_sentences
+from bertflow.cli.evaluation import Data, FitOn, sentences_to_fit
 from bertflow.cli.output import AsJson, Device, PoolingName, Quiet, Seed, print_json, say, start, table
 from bertflow.errors import InputError
 
@@ -74,7 +74,7 @@ def mteb(
             as_encoder(encoder or "mini", pooling, device=device),
             loaded,
             names,
-            fit_on=_fit_sentences(fit_on, names),
+            fit_on=sentences_to_fit(fit_on, names),
             seed=seed,
             **options,
         )

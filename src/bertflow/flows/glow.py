@@ -134,7 +134,7 @@ class Glow(Bijection):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Map data to latents (n, d) and log-determinants (n,)."""
-        finished, total = [], x.new_zeros(len(x))
+        finished, total = [], x.new_zeros(x.shape[0])
         for steps, leaving in zip(self.levels, self.leaving, strict=True):
             for step in steps:  # type: ignore[attr-defined]
                 x, log_det = step(x)

@@ -58,7 +58,7 @@ class ActNorm(Bijection):
         A constant dimension would get the scale 1e6 from that guard, once more in each actnorm of a stack, and overflow
         at the first row that differs.
         """
-        if not len(x) or not x.isfinite().all():
+        if not x.shape[0] or not x.isfinite().all():
             raise InputError(
                 f"An actnorm is initialised from finite rows; x, of shape {tuple(x.shape)}, has none or others."
             )
@@ -71,7 +71,7 @@ class ActNorm(Bijection):
         return self(x)[0]
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
-        return self.normalize(x), (SCALE_FACTOR * self.logscale.sum()).expand(len(x))
+        return self.normalize(x), (SCALE_FACTOR * self.logscale.sum()).expand(x.shape[0])
 
     def normalize(self, x: Tensor) -> Tensor:
         """Return the output alone, for use inside a network."""
@@ -119,7 +119,7 @@ class Permutation(Bijection):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         z = x.flip(1) if self.reverses else x.index_select(1, self.order)  # flip's gradient is cheaper
-        return z, x.new_zeros(()).expand(len(x))
+        return z, x.new_zeros(()).expand(x.shape[0])
 
     def inverse(self, z: Tensor) -> Tensor:  # noqa: D102
         return z.index_select(1, self.back)
@@ -158,7 +158,7 @@ class InvertibleLinear(Bijection):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         lower, upper = self._triangles()
         z = (x @ upper.T @ lower.T).index_select(1, self.pivots)
-        return z, self.log_diagonal.sum().expand(len(x))
+        return z, self.log_diagonal.sum().expand(x.shape[0])
 
     def inverse(self, z: Tensor) -> Tensor:  # noqa: D102
         lower, upper = self._triangles()
@@ -245,7 +245,7 @@ class AdditiveCoupling(_Coupling):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         first, second = x.split((self.kept, self.changed), dim=1)
-        return torch.cat((first, second + self.net(first)), dim=1), x.new_zeros(()).expand(len(x))
+        return torch.cat((first, second + self.net(first)), dim=1), x.new_zeros(()).expand(x.shape[0])
 
     def inverse(self, z: Tensor) -> Tensor:  # noqa: D102
         first, second = z.split((self.kept, self.changed), dim=1)

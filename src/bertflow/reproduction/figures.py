@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bertflow.analysis.lexical import lexical_correlation
+from bertflow.analysis.lexical import NEAR, lexical_correlation
 from bertflow.arrays import Matrix
 from bertflow.atomic import atomic_file
 from bertflow.data import MINI
@@ -18,7 +18,6 @@ from bertflow.evaluation.pairs import Vector
 from bertflow.reproduction.table1 import word_embeddings
 from bertflow.reproduction.table6 import LexicalMeasurement, measure
 
-NEAR = 4  # the paper highlights pairs at most this many edits apart
 # matplotlib writes the date unless told otherwise; a figure of the same numbers should be the same file
 _METADATA: dict[str, dict[str, Any]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 _GREY, _ORANGE = "#7f7f7f", "#d55e00"  # vermilion of Okabe and Ito: told from grey in every kind of colour vision

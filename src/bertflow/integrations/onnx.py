@@ -1,0 +1,262 @@
+"""Export to ONNX: a whole model (token ids → calibrated vectors) in one file, or its calibrator alone.
+
+Nothing is left behind that does not agree with PyTorch: the exported folder is loaded as a user would load it, run on
+texts of many lengths in batches of many sizes, and compared before it takes its place. ``OnnxModel`` runs it without torch.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+
+from bertflow.arrays import Matrix, cosine_of_pairs
+from bertflow.atomic import atomic_folder
+from bertflow.calibrators import Calibrator
+from bertflow.data import sample_pairs, sample_sentences
+from bertflow.encoder import Encoder, SentenceTransformerEncoder, TextEncoder
+from bertflow.errors import InputError, ModelFolderError, TruncationWarning, require
+from bertflow.evaluation import metric_value
+from bertflow.integrations.onnx_graph import HEAD, OPSET, WholeModel, calibrator_module, quiet_exporter, write_graph
+from bertflow.integrations.onnx_model import (
+    CALIBRATOR,
+    CONFIG,
+    FORMAT,
+    FORMAT_VERSION,
+    GRAPH,
+    TEXT,
+    TOKENIZER,
+    OnnxCalibrator,
+    OnnxModel,
+    checksum,
+    read_config,
+)
+from bertflow.model import BertFlow
+from bertflow.version import __version__
+
+
+@dataclass(frozen=True)
+class Int8Loss:
+    """What eight bits cost, measured on the pairs that ship with bertflow.
+
+    Args:
+        mean_cosine: Mean cosine between a text's float32 vector and its int8 vector.
+        least_cosine: The smallest of them.
+        spearman_float32: Spearman ×100 of float32 cosines with the pairs' grades.
+        spearman_int8: The same of int8 cosines.
+    """
+
+    mean_cosine: float
+    least_cosine: float
+    spearman_float32: float
+    spearman_int8: float
+
+
+@dataclass(frozen=True)
+class OnnxExport:
+    """What was written.
+
+    Args:
+        folder: Where.
+        kind: ``"text"`` (the whole model) or ``"calibrator"``.
+        megabytes: Of the graph with its weights.
+        difference: Largest distance from PyTorch's vector (float32), as a share of the vectors' typical length.
+        int8: What quantising cost; None without it.
+    """
+
+    folder: str
+    kind: str
+    megabytes: float
+    difference: float
+    int8: Int8Loss | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return asdict(self)
+
+
+def export_onnx(
+    model: BertFlow | Calibrator, folder: str | Path, *, int8: bool = False, tolerance: float = 1e-4
+) -> OnnxExport:
+    """Write a model, or a calibrator alone, as ONNX; whole and checked, or not at all.
+
+    Args:
+        model: A ``BertFlow``, or a fitted calibrator.
+        folder: Where; an earlier export there is replaced, anything else is left alone and refused.
+        int8: Quantise the transformer's weights to eight bits: a quarter of the size. The calibrator stays float32.
+        tolerance: Largest distance from PyTorch's vector to accept, as a share of the vectors' typical length.
+
+    Raises:
+        InputError: Where it cannot be expressed in ONNX, or the result differs from PyTorch.
+    """
+    if not isinstance(model, BertFlow | Calibrator):
+        raise InputError(f"What is exported is a BertFlow or a fitted calibrator; got {type(model).__name__}.")
+    if int8 and isinstance(model, Calibrator):
+        raise InputError("A calibrator alone is small and stays in float32; int8 is for a whole model.")
+    for module in ("onnx", "onnxscript", "onnxruntime"):
+        require(module, "onnx")
+    _refuse_foreign(Path(folder))
+    with atomic_folder(folder) as place, warnings.catch_warnings():
+        warnings.simplefilter("ignore", TruncationWarning)  # some of the texts to compare are too long on purpose
+        difference = _write_model(model, place) if isinstance(model, BertFlow) else _write_calibrator(model, place)
+        if not difference <= tolerance:
+            raise InputError(
+                f"In ONNX a vector differs from PyTorch's by {difference:.1e} of its length, and at most {tolerance:.0e} was "
+                "wanted: nothing was written. If that is good enough for you, raise the tolerance."
+            )
+        loss = _quantise(place) if int8 else None
+        size = sum(file.stat().st_size for file in place.glob(f"{GRAPH}*"))
+        return OnnxExport(str(folder), read_config(place)["kind"], size / 1e6, difference, loss)
+
+
+def _write_model(model: BertFlow, folder: Path) -> float:
+    """Write graph, tokenizer and config; return how far the result is from PyTorch."""
+    encoder = _on_cpu(model.encoder)
+    tokenizer, max_length = _reader(encoder)
+    inputs = {name: torch.ones((2, 3), dtype=torch.long) for name in ("input_ids", "attention_mask")}
+    module = WholeModel(encoder, calibrator_module(model.calibrator))
+    write_graph(module, inputs, ("batch", "tokens"), folder / GRAPH, encoder.name)
+    _save_tokenizer(tokenizer, folder / TOKENIZER)
+    settings = {
+        "kind": TEXT,
+        "name": encoder.name,
+        "pooling": getattr(encoder, "pooling", None),
+        "max_length": max_length,
+        "pad_token_id": tokenizer.pad_token_id,
+        "calibrator": type(model.calibrator).__name__,
+        "dim": model.dim,
+    }
+    _write_config(folder, settings)
+    texts = _texts()
+    expected = model.calibrator.transform(encoder.encode(texts))
+    runtime, differences = OnnxModel.from_pretrained(folder), []
+    for runtime.token_budget in (1, 100, 2048):  # one text a batch, a few, many
+        differences.append(_difference(lambda: runtime.encode(texts), expected))
+    return max(differences)
+
+
+def _write_calibrator(calibrator: Calibrator, folder: Path) -> float:
+    """Write graph and config; return how far the result is from PyTorch."""
+    check_is_fitted(calibrator)
+    name, dim, out = type(calibrator).__name__, calibrator.n_features_in_, int(calibrator._n_features_out)
+    write_graph(
+        calibrator_module(calibrator), {"sentence_embedding": torch.zeros(2, dim)}, ("batch",), folder / GRAPH, name
+    )
+    _write_config(folder, {"kind": CALIBRATOR, "calibrator": name, "dim_in": dim, "dim": out})
+    latents = np.random.default_rng(0).normal(size=(100, out))
+    vectors = calibrator.inverse_transform(latents).astype(np.float32)  # such as it was fitted on
+    expected = calibrator.transform(vectors)
+    runtime, parts = OnnxCalibrator.from_pretrained(folder), (vectors[:1], vectors[1:3], vectors[3:])
+    return _difference(lambda: np.concatenate([runtime.transform(part) for part in parts]), expected)
+
+
+def _on_cpu(encoder: TextEncoder) -> Any:
+    """Return the encoder with a float32 copy of its weights on the CPU, which is what is exported and compared with."""
+    if not isinstance(encoder, Encoder | SentenceTransformerEncoder):
+        raise InputError(
+            f"{type(encoder).__name__} is no transformer, so it has no ONNX form. Its calibrator alone can be exported."
+        )
+    clone = copy.copy(encoder)
+    clone.model = copy.deepcopy(encoder.model).float().cpu().eval()
+    if isinstance(clone, Encoder):
+        clone.device = torch.device("cpu")
+    return clone
+
+
+def _reader(encoder: Any) -> tuple[Any, int]:
+    """Return the encoder's tokenizer and how many tokens it reads."""
+    theirs = encoder.model if isinstance(encoder, SentenceTransformerEncoder) else None
+    tokenizer = encoder.tokenizer if theirs is None else theirs.tokenizer
+    if getattr(tokenizer, "backend_tokenizer", None) is None:
+        raise InputError(
+            f"{encoder.name!r} reads text with a {type(tokenizer).__name__}, which cannot be written as {TOKENIZER}; only a "
+            "transformer with a fast tokenizer can be exported. Its calibrator alone can be."
+        )
+    if theirs is None:
+        return tokenizer, encoder.max_length
+    if theirs.default_prompt_name is not None:
+        raise InputError(
+            f"{encoder.name!r} puts the prompt {theirs.default_prompt_name!r} before each text, which the exported model "
+            "would not. Set its default_prompt_name to None and fit anew, or export the calibrator alone."
+        )
+    return tokenizer, int(min(theirs.max_seq_length or tokenizer.model_max_length, 10**6))
+
+
+def _save_tokenizer(tokenizer: Any, path: Path) -> None:
+    """Write the fast tokenizer without the truncation and padding of its last call."""
+    plain = copy.deepcopy(tokenizer.backend_tokenizer)
+    plain.no_truncation()
+    plain.no_padding()
+    plain.save(str(path))
+
+
+def _texts() -> list[str]:
+    """Return texts of all lengths, from nothing to more than most models read."""
+    sentences = sample_sentences()
+    odd = ["", "   ", "a", "Grüße, привет, こんにちは 🙂", "[CLS] <s>"]
+    return odd + sentences[::200] + [" ".join(sentences[:many]) for many in (2, 4, 8, 40)]
+
+
+def _difference(run: Callable[[], Matrix], expected: Matrix) -> float:
+    """Largest distance of two vectors as a share of their typical length.
+
+    Not of single entries: whitening amplifies the rounding of a weak direction, which matters little for the vector.
+    """
+    try:
+        got = run().astype(np.float64)
+    except Exception as error:  # onnxruntime's own kinds have no common name
+        raise InputError(f"onnxruntime does not run what was exported: {str(error).strip().splitlines()[0]}") from error
+    if got.shape != expected.shape:
+        raise InputError(f"What was exported gives vectors of shape {got.shape}; PyTorch gives {expected.shape}.")
+    length = float(np.sqrt(np.square(expected, dtype=np.float64).sum(1).mean()))
+    return float(np.linalg.norm(got - expected, axis=1).max()) / (length or 1.0)
+
+
+def _quantise(folder: Path) -> Int8Loss:
+    """Make the folder's graph an int8 one, and measure what that costs."""
+    if len(list(folder.glob(f"{GRAPH}*"))) > 1:
+        raise InputError("The model has more than 2 GB of weights, which onnxruntime cannot quantise; leave int8 out.")
+    pairs = sample_pairs()
+    texts = [text for pair in pairs for text in (pair.sentence1, pair.sentence2)]
+    before = OnnxModel.from_pretrained(folder).encode(texts).astype(np.float64)
+    library, quantization = require("onnx", "onnx"), require("onnxruntime.quantization", "onnx")
+    graph = library.load(folder / GRAPH)
+    del graph.graph.value_info[:]  # the quantiser turns weights over, and then their noted shapes are wrong
+    kept = [node.name for node in graph.graph.node if node.name.startswith(HEAD)]
+    with quiet_exporter():
+        quantization.quantize_dynamic(graph, folder / GRAPH, per_channel=True, nodes_to_exclude=kept)
+    _write_config(folder, read_config(folder), "int8")
+    after = OnnxModel.from_pretrained(folder).encode(texts).astype(np.float64)
+    cosines, gold = cosine_of_pairs(before, after), np.array([pair.score for pair in pairs])
+    spearman = [
+        metric_value("spearman", cosine_of_pairs(v[::2], v[1::2]).astype(np.float64), gold) for v in (before, after)
+    ]
+    return Int8Loss(float(cosines.mean()), float(cosines.min()), *spearman)
+
+
+def _write_config(folder: Path, settings: dict[str, Any], precision: str = "float32") -> None:
+    files = sorted(file for file in folder.iterdir() if file.name != CONFIG)
+    head = {"format": FORMAT, "format_version": FORMAT_VERSION, "bertflow_version": __version__}
+    tail = {"precision": precision, "opset": OPSET, "sha256": {file.name: checksum(file) for file in files}}
+    (folder / CONFIG).write_text(json.dumps(head | settings | tail, indent=2) + "\n", encoding="utf-8")
+
+
+def _refuse_foreign(folder: Path) -> None:
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    try:
+        ours = read_config(folder).get("format") == FORMAT
+    except ModelFolderError:
+        ours = False
+    if not ours:
+        raise ModelFolderError(
+            f"{folder} exists and is not an ONNX export of bertflow; nothing was written. Give another folder or empty it."
+        )
