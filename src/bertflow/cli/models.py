@@ -261,6 +261,6 @@ def info(
         for key, value in config.get(part, {}).items():
             items = value.items() if isinstance(value, dict) else [(key, value)]
             rows += [(f"{part} {name}", str(item)) for name, item in items if item is not None]
-    rows += [(f"measured on {r['dataset']}", f"{r['metric']} {r['value']}") for r in config.get("results", [])]
+    rows += [(f"measured on {r['dataset']}", f"{r['metric']} {r['value']:.2f}") for r in config.get("results", [])]
     rows.append(("numbers in the calibrator", f"{numbers:,}"))
     table(None, ("what", "value"), [(escape(a), escape(b)) for a, b in rows])
