@@ -18,5 +18,6 @@ run() { printf '\n`%s`\n\n' "$*"; "$@" --quiet --markdown; }
   run bertflow reproduce table6
   run bertflow reproduce table8 --learning-rate 1e-4
 } > results/paper-tables.md
+python results/report_stsb.py
 bertflow reproduce figure1 --output results/figure1.png
 bertflow reproduce figure2 --output results/figure2.png

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bertflow.integrations.sklearn import SentenceVectors
     from bertflow.model import BertFlow
     from bertflow.pooling import POOLINGS
+    from bertflow.report import write_report
 
 _HOME = {
     "BertFlow": "bertflow.model",
@@ -49,6 +50,7 @@ _HOME = {
     "analyze": "bertflow.inspection",
     "attach": "bertflow.integrations.sentence_transformers_export",
     "find_outliers": "bertflow.inspection",
+    "write_report": "bertflow.report",
 }
 
 __all__ = [
@@ -73,6 +75,7 @@ __all__ = [
     "analyze",
     "attach",
     "find_outliers",
+    "write_report",
 ]
 
 

@@ -1,4 +1,4 @@
-"""The demo: fit on the sentences that ship inside, measure before and after on the graded pairs, tell the truth."""
+"""The demo: fit on the sentences that ship inside, measure before and after on the graded pairs, tell the truth, show it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from bertflow.arrays import Matrix, cosine_of_pairs, unit_rows
-from bertflow.data import GradedPair, sample_pairs, sample_sentences
+from bertflow.data import MINI, GradedPair, sample_pairs, sample_sentences
+from bertflow.encoder import Encoder
+from bertflow.evaluation import PairSet, Task
+from bertflow.inspection import Spaces
 from bertflow.model import BertFlow
+from bertflow.report import Origin, report_spaces
 
 QUERIES = (
     "The doctor told him to rest for a week.",
@@ -20,6 +24,7 @@ QUERIES = (
     "Heavy rain flooded the streets of the town.",
 )
 NEIGHBOURS = 3
+REPORT = "report.html"
 NOTICEABLE = 1.0  # points of Spearman ×100; less is noise with a few hundred pairs
 
 
@@ -52,6 +57,7 @@ class DemoResult:
     searches: list[Search]
     training: dict[str, Any]
     saved: str
+    report: str
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -76,11 +82,14 @@ class DemoResult:
 def run_demo(
     folder: str | Path = "bertflow-demo", *, random_state: int = 0, show_progress_bar: bool = False
 ) -> DemoResult:
-    """Fit mini on the shipped sentences, save the model to ``folder``, and compare raw with calibrated vectors."""
+    """Fit mini on the shipped sentences, save the model to ``folder``, compare raw with calibrated vectors, write a report."""
     sentences, pairs = sample_sentences(), sample_pairs()
-    model = BertFlow.fit(sentences, encoder="mini", random_state=random_state, show_progress_bar=show_progress_bar)
     texts = [*sentences, *(p.sentence1 for p in pairs), *(p.sentence2 for p in pairs), *QUERIES]
-    raw = model.encoder.encode(texts, show_progress_bar=show_progress_bar)
+    encoder = Encoder(MINI)
+    raw = encoder.encode(texts, show_progress_bar=show_progress_bar)
+    known = _Known(encoder, dict(zip(texts, raw, strict=True)))
+    fitted = BertFlow.fit(sentences, known, random_state=random_state, show_progress_bar=show_progress_bar)
+    model = BertFlow(encoder, fitted.calibrator, fitted.training)
     both = raw, model.calibrator.transform(raw)
     n, m = len(sentences), len(pairs)
     graded = [_split(vectors, n, m) for vectors in both]
@@ -88,14 +97,64 @@ def run_demo(
         Search(query, *(_nearest(v[-len(QUERIES) + i], v[:n], sentences) for v in both))
         for i, query in enumerate(QUERIES)
     ]
+    saved = model.save_pretrained(folder)
+    report = report_spaces(
+        _spaces(model, sentences, both, known, random_state),
+        saved / REPORT,
+        pairs=_task(pairs),
+        origin=Origin(title="The sentences that ship with bertflow"),
+    )
     return DemoResult(
         sentences=n,
         spearman=_by_kind(pairs, *graded),
         random_cosine=Comparison("mean cosine of random pairs", n, *(_random_cosine(v[:n]) for v in both)),
         searches=searches,
         training=model.training,
-        saved=str(model.save_pretrained(folder)),
+        saved=str(saved),
+        report=report.path,
     )
+
+
+class _Known:
+    """An encoder whose vectors of some texts are there already, so that none is encoded twice."""
+
+    def __init__(self, encoder: Encoder, vectors: dict[str, Matrix]) -> None:
+        self.encoder, self.vectors = encoder, vectors
+        self.name, self.dim, self.fingerprint = encoder.name, encoder.dim, encoder.fingerprint
+        self.describe = encoder.describe
+
+    def encode(self, sentences: Sequence[str], *, show_progress_bar: bool = False) -> Matrix:
+        return np.stack([self.vectors[text] for text in sentences])
+
+
+def _spaces(
+    model: BertFlow, sentences: list[str], both: tuple[Matrix, Matrix], known: _Known, random_state: int
+) -> Spaces:
+    n = len(sentences)
+    settings = {
+        "encoder": model.encoder.name,
+        "pooling": getattr(model.encoder, "pooling", None),
+        "calibrator": "flow",
+        "fitted_on": "this corpus",
+        "sentences": n,
+        "random_state": random_state,
+    }
+    return Spaces(
+        sentences=sentences,
+        encoder=model.encoder,
+        calibrator=model.calibrator,
+        before=both[0][:n],
+        after=both[1][:n],
+        embed=known.encode,
+        random_state=random_state,
+        settings=settings,
+    )
+
+
+def _task(pairs: Sequence[GradedPair]) -> Task:
+    first, second = [pair.sentence1 for pair in pairs], [pair.sentence2 for pair in pairs]
+    graded = PairSet(first, second, np.array([pair.score for pair in pairs]))
+    return Task("the shipped pairs", "spearman", {"all": graded}, list(dict.fromkeys(first + second)))
 
 
 def _split(vectors: Matrix, n: int, m: int) -> Matrix:

@@ -46,7 +46,7 @@ def figure1(
     path = _checked(output)
     found = word_embeddings(encoder, counts, data)
     points = main_directions(found.vectors[:words])
-    with _figure(path, (7.2, 4.6)) as figure:
+    with drawing(path, (7.2, 4.6)) as figure:
         axes = figure.add_subplot()
         # frequent words are few: drawn last, on top
         order = np.arange(len(points))[::-1]
@@ -89,7 +89,7 @@ def figure2(
     """
     path = _checked(output)
     found = measure(encoder, pooling, data=data, unit=unit, seed=seed, preset=preset)
-    with _figure(path, (11, 4.4)) as figure:
+    with drawing(path, (11, 4.4)) as figure:
         _draw_panels(figure, found)
     return path
 
@@ -150,7 +150,7 @@ def _checked(output: str | Path) -> Path:
 
 
 @contextmanager
-def _figure(path: Path, size: tuple[float, float]) -> Iterator[Any]:
+def drawing(path: Path, size: tuple[float, float]) -> Iterator[Any]:
     """Yield a figure that is written to ``path`` when the block ends well; no window, no pyplot, no lasting setting."""
     matplotlib = require("matplotlib", extra="figures")
     with matplotlib.rc_context():

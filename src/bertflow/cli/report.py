@@ -1,0 +1,96 @@
+"""The command that shows a space on one page: report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from bertflow.cli.analysis import Column, Model, Text
+from bertflow.cli.output import AsJson, Device, EncoderName, PoolingName, Quiet, Seed, print_json, say, start
+
+if TYPE_CHECKING:
+    from bertflow.report import Report
+
+CalibratorName = Annotated[
+    str, typer.Option("--calibrator", "-c", help="`flow`, `flow-paper`, `whitening`, `whitening-K`, `sn`, `natsv-K`…")
+]
+
+
+def report(
+    sentences: Text,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file.")] = Path("report.html"),
+    encoder: EncoderName = "mini",
+    pooling: PoolingName = None,
+    calibrator: CalibratorName = "flow",
+    model: Model = None,
+    pairs: Annotated[
+        Path | None, typer.Option(help="Pairs with sentence1, sentence2 and score or 0/1 label: they decide.")
+    ] = None,
+    counts: Annotated[
+        Path | None,
+        typer.Option(
+            help="`word count` or `token count` lines; default: the encoder's own, or your sentences are counted."
+        ),
+    ] = None,
+    figures: Annotated[Path | None, typer.Option(help="Folder for the same pictures as PNG and SVG.")] = None,
+    column: Column = None,
+    title: Annotated[str | None, typer.Option(help="What the page calls your text; default: the file's name.")] = None,
+    hide_texts: Annotated[
+        bool, typer.Option("--hide-texts", help="Call every sentence by a number, so that the page may be shared.")
+    ] = False,
+    seed: Seed = 0,
+    device: Device = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write one HTML page: the space before and after calibration, and in plain words whether it helps on your data.
+
+    bertflow report corpus.txt --encoder mini --pairs my-pairs.tsv --output report.html
+    """
+    progress = start(quiet)
+    from bertflow.evaluation import load_pairs_file
+    from bertflow.model import BertFlow
+    from bertflow.report import Origin, write_report
+    from bertflow.textfiles import read_sentences
+
+    texts = read_sentences(sentences, column)
+    graded = load_pairs_file(pairs) if pairs else None
+    named = {"sentences": None if sentences == "-" else sentences, "pairs": pairs, "model": model, "title": title}
+    result = write_report(
+        texts,
+        output,
+        encoder,
+        pooling,
+        calibrator,
+        model=BertFlow.from_pretrained(model, device=device) if model else None,
+        pairs=graded,
+        counts=counts,
+        figures=figures,
+        show_texts=not hide_texts,
+        origin=Origin(**{name: str(value) for name, value in named.items() if value is not None}),
+        random_state=seed,
+        device=device,
+        show_progress_bar=progress,
+    )
+    if as_json:
+        print_json(result.to_dict())
+    else:
+        show_report(result)
+
+
+def show_report(result: Report) -> None:
+    """Print the verdict and where the page is."""
+    verdict = result.verdict
+    say(f"\n[bold]{escape(verdict.headline)}.[/]")
+    for reason in verdict.reasons:
+        say(escape(reason))
+    for step in verdict.steps:
+        say(f"\n{escape(step.why)}:\n  {escape(step.command)}")
+    for note in result.notes:
+        say(f"[dim]{escape(note)}[/]")
+    say(f"\nWrote [bold]{escape(result.path)}[/] ({result.size / 1e6:.1f} MB): open it in a browser.")
+    if result.figures:
+        say(f"Wrote {len(result.figures)} figures to [bold]{escape(str(Path(result.figures[0]).parent))}[/].")

@@ -1,0 +1,96 @@
+"""Everything that a report shows, gathered once: the page and the figures only draw it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+from bertflow.evaluation import Task
+from bertflow.inspection import Analysis, Spaces, analyze_spaces
+from bertflow.report.cosines import Cosines, random_cosines
+from bertflow.report.maps import SpaceMap, WordSpace, sentence_map, word_space
+from bertflow.report.pairs import (
+    PLOTTED,
+    Judgement,
+    LexicalView,
+    Move,
+    joined,
+    judge,
+    largest_moves,
+    lexical_view,
+    neighbour_pairs,
+    random_pairs,
+)
+from bertflow.report.verdict import Origin, Verdict, give_verdict
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """What is known of a corpus' space; parts that could not be had are None, and ``analysis.notes`` says why.
+
+    Args:
+        verdict: Does calibration help on this data?
+        analysis: All measures.
+        sentences: The map of sentences.
+        words: The map of words.
+        cosines: Of random pairs, and thresholds.
+        judgement: What labelled pairs say.
+        lexical: Similarity against edit distance.
+        moves: The pairs whose rank changed most.
+        ranked: Among how many pairs.
+    """
+
+    verdict: Verdict
+    analysis: Analysis
+    sentences: SpaceMap
+    words: WordSpace | None
+    cosines: Cosines
+    judgement: Judgement | None
+    lexical: LexicalView | None
+    moves: tuple[Move, ...]
+    ranked: int
+
+
+def gather(
+    spaces: Spaces, *, pairs: Task | None = None, counts: str | Path | None = None, origin: Origin | None = None
+) -> Findings:
+    """Look at spaces in every way that a report shows.
+
+    Args:
+        spaces: As from ``bertflow.inspection.make_spaces``.
+        pairs: Pairs with gold scores.
+        counts: A file of ``word count`` or ``token count`` lines.
+        origin: Where things are from, for the commands that the verdict suggests.
+    """
+    judgement = None if pairs is None else judge(spaces, pairs)
+    analysis = _analysis(spaces, pairs, counts)
+    seed = spaces.random_state
+    if judgement is None:
+        ranked = neighbour_pairs(spaces)
+        half = PLOTTED // 2
+        compared = joined(
+            ranked.take(range(0, len(ranked), -(-len(ranked) // half))), random_pairs(spaces, min(half, len(ranked)))
+        )
+    else:
+        ranked = compared = judgement.pairs
+    return Findings(
+        verdict=give_verdict(analysis, judgement, origin or Origin()),
+        analysis=analysis,
+        sentences=sentence_map(spaces),
+        words=word_space(spaces, counts),
+        cosines=random_cosines(spaces, None if judgement is None else judgement.pairs),
+        judgement=judgement,
+        lexical=lexical_view(compared, seed),
+        moves=largest_moves(ranked),
+        ranked=len(ranked),
+    )
+
+
+def _analysis(spaces: Spaces, pairs: Task | None, counts: str | Path | None) -> Analysis:
+    """All measures; without rapidfuzz, those that need no edit distance."""
+    if find_spec("rapidfuzz") is not None:
+        return analyze_spaces(spaces, pairs=pairs, counts=counts)
+    found = analyze_spaces(spaces, counts=counts)
+    missing = "Nothing on edit distance: it needs the package 'rapidfuzz': run  pip install 'bertflow[evaluation]'"
+    return replace(found, notes=(*(note for note in found.notes if "edit distance" not in note), missing))
