@@ -5,7 +5,8 @@ import os
 os.environ["HF_HUB_OFFLINE"] = "1"  # huggingface_hub reads it once, when it is imported
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # with tiny tensors, threads on a busy machine mostly wait for each other
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,13 @@ WORDS = [
     "sings",
 ]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+@pytest.fixture(autouse=True)
+def log_level() -> Iterator[None]:
+    """The command line sets how much is logged; the next test begins anew."""
+    yield
+    logging.getLogger("bertflow").setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

@@ -56,7 +56,9 @@ def test_other_than_two_axes_is_refused(shape):
         as_matrix(np.ones(shape), "vectors")
 
 
-@pytest.mark.parametrize("x", [[["a", "b"]], [[1.0], [1.0, 2.0]], object(), [[object()]]], ids=str)
+@pytest.mark.parametrize(
+    "x", [[["a", "b"]], [[1.0], [1.0, 2.0]], object(), [[object()]]], ids=["words", "ragged", "object", "objects"]
+)
 def test_what_is_not_numbers_is_refused(x):
     with pytest.raises(InputError, match=r"x must be an \(n, d\) array of numbers"):
         as_matrix(x)

@@ -1,7 +1,11 @@
+import copy
 import json
 import logging
+import multiprocessing
+import pickle
 import shutil
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -9,10 +13,11 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from bertflow.batching import compute_ahead, pad
 from bertflow.data import mini_folder
 from bertflow.encoder import Encoder, SentenceTransformerEncoder, as_encoder, batches_by_length, check_sentences
 from bertflow.errors import InputError, TruncationWarning
-from bertflow.pooling import POOLINGS
+from bertflow.pooling import LAYERS, POOLINGS, LayerReader
 
 ODD = {
     "empty": "",
@@ -118,7 +123,9 @@ def test_a_vector_does_not_depend_on_its_batch(mini, monkeypatch, token_budget):
 def test_equal_texts_get_equal_vectors_and_are_encoded_once(bert, monkeypatch):
     counted = []
     original = bert._encode_batch
-    monkeypatch.setattr(bert, "_encode_batch", lambda rows: counted.extend(rows) or original(rows))
+    monkeypatch.setattr(
+        bert, "_encode_batch", lambda reader, batch: counted.extend(batch.rows) or original(reader, batch)
+    )
     texts = ["tea", "the cat", "tea", "", "the cat", "tea", ""]
     vectors = bert.encode(texts)
     assert len(counted) == 3
@@ -480,6 +487,134 @@ def test_batches_hold_every_row_once_within_the_budget(token_budget):
         assert len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= token_budget
     longest = [lengths[batch[0]] for batch in batches]
     assert longest == sorted(longest, reverse=True)  # the largest batch first: memory runs out at once or never
+
+
+def test_batches_of_many_texts_need_no_padding():
+    lengths = np.random.default_rng(0).integers(5, 40, size=20_000).tolist()
+    batches = list(batches_by_length(lengths, 1024))
+    used = sum(len(batch) * lengths[batch[0]] for batch in batches)
+    assert used < 1.005 * sum(lengths)
+    assert len(batches) < 1.5 * sum(lengths) / 1024
+
+
+def test_padding_is_on_the_right_and_masked():
+    ids, mask = pad([[5, 6, 7], [8], [9, 0]], 1)
+    assert ids.tolist() == [[5, 6, 7], [8, 1, 1], [9, 0, 1]]
+    assert mask.tolist() == [[1, 1, 1], [1, 0, 0], [1, 1, 0]]
+
+
+# --- threads
+
+
+@pytest.fixture
+def three_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield 3
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "first-last-avg"])
+def test_threads_change_no_vector(tiny_bert, sentences, three_threads, pooling):
+    encoder = Encoder(tiny_bert, pooling, device="cpu", token_budget=40)
+    vectors = encoder.encode(sentences)
+    assert torch.get_num_threads() == three_threads
+    np.testing.assert_array_equal(encoder.encode(sentences), vectors)
+    torch.set_num_threads(1)
+    np.testing.assert_allclose(encoder.encode(sentences), vectors, atol=1e-6)
+
+
+def test_two_callers_may_use_one_encoder_at_a_time(bert, sentences, three_threads, monkeypatch):
+    monkeypatch.setattr(bert, "token_budget", 100)
+    expected = bert.encode(sentences)
+    parts = [slice(0, 200), slice(200, 400)]
+    # A fast tokenizer refuses a second caller, as ever; the model is what is shared here.
+    batches = [list(bert._batches(sentences[part])) for part in parts]
+
+    def encode(i):
+        vectors = np.empty((200, bert.dim), dtype=np.float32)
+        with LayerReader(bert.model, bert.pooling) as reader:
+            for batch in batches[i]:
+                vectors[batch.rows] = bert._encode_batch(reader, batch)[0]
+        return vectors
+
+    with ThreadPoolExecutor(2) as callers:
+        together = np.concatenate(list(callers.map(encode, [0, 1])))
+    np.testing.assert_allclose(together, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_results_come_in_order_and_only_a_few_wait(three_threads, threads):
+    torch.set_num_threads(threads)
+    made = []
+    items = (made.append(i) or i for i in range(100))
+    for i, (item, square) in enumerate(compute_ahead(lambda i: i * i, items, torch.device("cpu"))):
+        assert (item, square) == (i, i * i)
+        assert len(made) <= i + 2 + 3 * threads
+    assert made == list(range(100))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_an_error_in_a_batch_reaches_the_caller_and_leaves_the_encoder_whole(bert, monkeypatch, three_threads, threads):
+    torch.set_num_threads(threads)
+    expected = bert.encode(["the cat", "tea"])
+    with monkeypatch.context() as patch:
+        patch.setattr(bert, "token_budget", 1)
+        patch.setattr(bert.model.embeddings, "forward", lambda **_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            bert.encode(["the cat", "a slow dog", "tea"])
+    assert torch.get_num_threads() == threads
+    assert not any(module._forward_pre_hooks for module in bert.model.modules())
+    np.testing.assert_array_equal(bert.encode(["the cat", "tea"]), expected)
+
+
+# --- hidden states and other processes
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["Bert", "Albert", "Longformer", "Mamba", "CLIPText"])
+def test_layers_are_those_that_transformers_would_give(kind, layers, pooling):
+    """ALBERT runs one layer many times; the last three have hidden states that are not their layers' inputs."""
+    sizes = {"vocab_size": 30, "hidden_size": 16, "num_hidden_layers": layers, "pad_token_id": 0, "eos_token_id": 2}
+    if kind != "Mamba":
+        sizes |= {"num_attention_heads": 2, "intermediate_size": 32, "initializer_range": 0.5}
+    if kind == "Longformer":
+        sizes |= {"attention_window": 8}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = getattr(transformers, f"{kind}Model")(getattr(transformers, f"{kind}Config")(**sizes)).eval()
+    ids = torch.arange(3, 27).reshape(4, 6)
+    with torch.inference_mode(), LayerReader(model, pooling) as reader:
+        states = reader(ids, torch.ones_like(ids))
+        expected = model(input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True).hidden_states
+    for i in LAYERS[pooling]:
+        torch.testing.assert_close(states[i], expected[i])
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_only_the_layers_of_the_pooling_are_kept(tiny_bert, pooling):
+    encoder = Encoder(tiny_bert, pooling, device="cpu")
+    ids = torch.tensor([[5, 6, 7]])
+    with torch.inference_mode(), LayerReader(encoder.model, pooling) as reader:
+        assert set(reader(ids, torch.ones_like(ids))) == set(LAYERS[pooling])
+    assert not any(module._forward_pre_hooks or module._forward_hooks for module in encoder.model.modules())
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_an_encoder_that_was_used_can_be_pickled_and_copied(tiny, kind):
+    encoder, texts = Encoder(tiny(kind), device="cpu"), ["the cat sat", "tea", ""]
+    expected = encoder.encode(texts)
+    for again in (pickle.loads(pickle.dumps(encoder)), copy.deepcopy(encoder)):  # noqa: S301
+        np.testing.assert_array_equal(again.encode(texts), expected)
+
+
+def test_an_encoder_that_was_used_works_in_another_process(tiny_bert, sentences):
+    encoder = Encoder(tiny_bert, device="cpu")
+    expected = encoder.encode(sentences[:20])
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        vectors = pool.apply(encoder.encode, (sentences[:20],))
+    np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
 
 # --- sentence-transformers and other encoders

@@ -72,12 +72,12 @@ def test_every_flow_is_that_of_torch(coupling, permutation, dim, split, dtype):
 @pytest.mark.parametrize("given", [np.float32, np.float64, np.int64])
 @pytest.mark.parametrize("calibrator", [*AFFINE_ONES, FlowCalibrator(epochs=1, random_state=0)], ids=repr)
 def test_every_calibrator_is_that_of_torch(calibrator, given, fitted_on):
-    calibrator.fit(rows(60, 5, fitted_on))  # few rows and epochs: a flow's latents of others are up to 30 in size
+    calibrator.fit(rows(60, 5, fitted_on))  # few rows and epochs: a flow's latents of others can be large
     portable = PortableCalibrator(*calibrator.get_state())
     x = rows(1100, 5).astype(given)  # more than one block
     expected, got = calibrator.transform(x), portable.transform(x)
     assert got.dtype == expected.dtype
-    np.testing.assert_allclose(got, expected, atol=1e-5, rtol=1e-6)
+    np.testing.assert_allclose(got, expected, atol=1e-5 * max(1, np.abs(expected).max()))
     assert (portable.n_features_in_, portable.n_features_out_) == (5, expected.shape[1])
 
 

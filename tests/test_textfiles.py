@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from bertflow.errors import InputError
-from bertflow.textfiles import read_lines, read_sentences, read_table, read_tsv
+from bertflow.textfiles import iter_sentences, read_lines, read_sentences, read_table, read_tsv
 
 
 def write(folder, name, content):
@@ -175,3 +175,18 @@ def test_parquet_names_its_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(ImportError, match=r"bertflow\[parquet\]"):
         read_sentences(write(tmp_path, "a.parquet", b""))
+
+
+def test_sentences_come_one_by_one(tmp_path):
+    path = write(tmp_path, "a.txt", b"one\n\ntwo\n\xff\n")
+    stream = iter_sentences(path)
+    assert [next(stream), next(stream), next(stream)] == ["one", "", "two"]
+    with pytest.raises(InputError, match="line 4, is not UTF-8"):
+        next(stream)
+
+
+def test_only_the_wanted_column_of_parquet_is_read(tmp_path):
+    path = write_parquet(tmp_path, {"text": ["one", "", "two"], "embedding": [[1.0], [2.0], [3.0]]})
+    assert list(iter_sentences(path)) == ["one", "", "two"]
+    with pytest.raises(InputError, match="it has: text, embedding"):
+        list(iter_sentences(path, "body"))

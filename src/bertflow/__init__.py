@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bertflow.model import BertFlow
     from bertflow.pooling import POOLINGS
     from bertflow.report import write_report
+    from bertflow.shards import Shards, fit_shards, transform_shards, write_shards
 
 _HOME = {
     "BertFlow": "bertflow.model",
@@ -42,6 +43,7 @@ _HOME = {
     "OnnxModel": "bertflow.integrations.onnx_model",
     "POOLINGS": "bertflow.pooling",
     "SentenceVectors": "bertflow.integrations.sklearn",
+    "Shards": "bertflow.shards",
     "Whitening": "bertflow.calibrators",
     "Standardize": "bertflow.calibrators",
     "RemoveTopComponents": "bertflow.calibrators",
@@ -50,7 +52,10 @@ _HOME = {
     "analyze": "bertflow.inspection",
     "attach": "bertflow.integrations.sentence_transformers_export",
     "find_outliers": "bertflow.inspection",
+    "fit_shards": "bertflow.shards",
+    "transform_shards": "bertflow.shards",
     "write_report": "bertflow.report",
+    "write_shards": "bertflow.shards",
 }
 
 __all__ = [
@@ -68,6 +73,7 @@ __all__ = [
     "OnnxModel",
     "RemoveTopComponents",
     "SentenceVectors",
+    "Shards",
     "Standardize",
     "TruncationWarning",
     "Whitening",
@@ -75,7 +81,10 @@ __all__ = [
     "analyze",
     "attach",
     "find_outliers",
+    "fit_shards",
+    "transform_shards",
     "write_report",
+    "write_shards",
 ]
 
 

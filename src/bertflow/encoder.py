@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,9 +15,10 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from bertflow.arrays import Matrix, choose_device
+from bertflow.batching import Batch, compute_ahead, pad
 from bertflow.data import MINI, mini_folder
 from bertflow.errors import InputError, TruncationWarning
-from bertflow.pooling import check_pooling, pool
+from bertflow.pooling import LayerReader, check_pooling, pool
 from bertflow.pretrained import load_pretrained, quiet_transformers
 from bertflow.sentences import batches_by_length as batches_by_length
 from bertflow.sentences import check_sentences as check_sentences
@@ -52,7 +53,7 @@ class Encoder:
         max_length: Tokens read of each text; longer ones are cut with one warning. Default: what the model allows.
         device: Default: cuda, then mps, then cpu.
         dtype: Of the transformer. Default: float32 on a CPU or mps; on cuda the checkpoint's own. Vectors are float32 always.
-        token_budget: Tokens a batch, padding included. Default: 2 048 on a CPU, 65 536 elsewhere.
+        token_budget: Tokens a batch, padding included. Default: 1 024 on a CPU, 65 536 elsewhere.
         revision: A branch, tag or commit of the model on the hub.
         token: Access token for private models.
         local_files_only: Never ask the hub.
@@ -86,7 +87,7 @@ class Encoder:
         self.revision = getattr(self.model.config, "_commit_hash", None) or revision
         self.dim = int(self.model.config.hidden_size)
         self.max_length = _max_length(max_length, self.tokenizer, self.model)
-        self.token_budget = token_budget or (2048 if self.device.type == "cpu" else 65_536)
+        self.token_budget = token_budget or (1024 if self.device.type == "cpu" else 65_536)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -125,43 +126,57 @@ class Encoder:
         """
         texts = check_sentences(sentences)
         distinct = list(dict.fromkeys(texts))
-        ids = self._tokenize(distinct)
-        vectors = np.empty((len(distinct), self.dim), dtype=np.float32)
+        vectors, cut = np.empty((len(distinct), self.dim), dtype=np.float32), 0
         bar = tqdm(total=len(distinct), desc=f"encoding with {Path(self.name).name}", disable=not show_progress_bar)
-        with bar, torch.inference_mode():
-            for rows in batches_by_length([len(row) for row in ids], self.token_budget):
-                vectors[rows] = self._encode_batch([ids[row] for row in rows]).cpu().numpy()
-                bar.update(len(rows))
+        with bar, LayerReader(self.model, self.pooling) as reader:
+            encode_batch = partial(self._encode_batch, reader)
+            for batch, (found, arrived) in compute_ahead(encode_batch, self._batches(distinct), self.device):
+                if arrived is not None:
+                    arrived.synchronize()
+                vectors[batch.rows] = found.numpy()
+                cut += batch.cut
+                bar.update(len(batch.rows))
+        if cut:
+            warnings.warn(
+                f"{cut} of {len(distinct)} texts have more than {self.max_length} tokens; only the first {self.max_length} "
+                "of each were read. Split long texts, or raise max_length if the model allows it.",
+                TruncationWarning,
+                stacklevel=2,
+            )
         if len(distinct) == len(texts):
             return vectors
         place = {text: row for row, text in enumerate(distinct)}
         return vectors[[place[text] for text in texts]]
 
-    def _tokenize(self, texts: list[str]) -> list[list[int]]:
+    def _batches(self, texts: list[str]) -> Iterator[Batch]:
+        """Tokenise a few batches' worth of texts at a time, longest first, so that memory stays flat."""
+        order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
+        step = max(1024, self.token_budget // 4)
+        for start in range(0, len(order), step):
+            chunk = order[start : start + step]
+            ids, cut = self._tokenize([texts[row] for row in chunk])
+            for rows in batches_by_length([len(row) for row in ids], self.token_budget):
+                padded = pad([ids[row] for row in rows], self.tokenizer.pad_token_id)
+                batch = Batch([chunk[row] for row in rows], *padded, sum(cut[row] for row in rows))
+                yield batch.pinned() if self.device.type == "cuda" else batch
+
+    def _tokenize(self, texts: list[str]) -> tuple[list[list[int]], list[bool]]:
+        """Return each text's token ids, and whether it was cut."""
         encodings: Any = self.tokenizer(
             texts, truncation=True, max_length=self.max_length, return_attention_mask=False, return_token_type_ids=False
         )
-        cut = sum(bool(encoding.overflowing) for encoding in encodings.encodings or ())
-        if cut:
-            warnings.warn(
-                f"{cut} of {len(texts)} texts have more than {self.max_length} tokens; only the first {self.max_length} "
-                "of each were read. Split long texts, or raise max_length if the model allows it.",
-                TruncationWarning,
-                stacklevel=3,
-            )
+        cut = [bool(encoding.overflowing) for encoding in encodings.encodings or ()] or [False] * len(texts)
         # A tokenizer without special tokens gives an empty text no token at all, and there is no vector of nothing.
-        return [ids or [self.tokenizer.pad_token_id] for ids in encodings["input_ids"]]
+        return [ids or [self.tokenizer.pad_token_id] for ids in encodings["input_ids"]], cut
 
-    def _encode_batch(self, rows: list[list[int]]) -> Tensor:
-        width = max(map(len, rows))
-        ids = torch.full((len(rows), width), self.tokenizer.pad_token_id, dtype=torch.long)
-        mask = torch.zeros((len(rows), width), dtype=torch.long)
-        for i, row in enumerate(rows):
-            ids[i, : len(row)] = torch.tensor(row)
-            mask[i, : len(row)] = 1
-        ids, mask = ids.to(self.device), mask.to(self.device)
-        output = self.model(input_ids=ids, attention_mask=mask, output_hidden_states=True)
-        return pool(output.hidden_states, mask, self.pooling)
+    @torch.inference_mode()
+    def _encode_batch(self, reader: LayerReader, batch: Batch) -> tuple[Tensor, torch.cuda.Event | None]:
+        """Return vectors (n, d) on the CPU, and on cuda what tells when they have arrived there."""
+        ids, mask = (part.to(self.device, non_blocking=True) for part in (batch.ids, batch.mask))
+        vectors = pool(reader(ids, mask), mask, self.pooling)
+        if self.device.type != "cuda":
+            return vectors.cpu(), None
+        return vectors.to("cpu", non_blocking=True), torch.cuda.current_stream(self.device).record_event()
 
 
 class SentenceTransformerEncoder:

@@ -20,9 +20,11 @@ Token means are over all tokens of the attention mask, [CLS] and [SEP] included,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from bertflow.errors import InputError
 
@@ -44,11 +46,12 @@ def check_pooling(pooling: str) -> str:
     return pooling
 
 
-def pool(hidden_states: Sequence[Tensor], mask: Tensor, pooling: str) -> Tensor:
+def pool(hidden_states: Sequence[Tensor] | Mapping[int, Tensor], mask: Tensor, pooling: str) -> Tensor:
     """Pool hidden states into one vector a text.
 
     Args:
-        hidden_states: Embedding output and each layer's output, each (n, tokens, d).
+        hidden_states: Embedding output and each layer's output, each (n, tokens, d); or those that the pooling reads, by
+            their number in ``LAYERS``.
         mask: Attention mask (n, tokens), 1 for real tokens; padding is on the right.
         pooling: One of ``POOLINGS``.
 
@@ -63,3 +66,72 @@ def pool(hidden_states: Sequence[Tensor], mask: Tensor, pooling: str) -> Tensor:
     if pooling == "max":
         return states.masked_fill(~inside, float("-inf")).amax(1)
     return states.masked_fill(~inside, 0).sum(1) / inside.sum(1)
+
+
+class LayerReader:
+    """Runs a transformer and keeps the hidden states that a pooling reads, and no others.
+
+    Asked for hidden states, transformers keeps all of them, and (seen in 5.22) leaves hooks on the model that cannot be
+    pickled and that record nothing once the model is in another process. Inside ``with``, this has hooks of its own: hidden
+    state i is what layer i is given, and the last is the model's output. Threads may call it at the same time.
+
+    Args:
+        model: The transformer.
+        pooling: One of ``POOLINGS``.
+    """
+
+    def __init__(self, model: Any, pooling: str) -> None:
+        self.model = model
+        self._layers = LAYERS[check_pooling(pooling)]
+        self._count = int(model.config.num_hidden_layers)
+        # the layers whose input is read, and what LAYERS calls it: −2 is what the last layer is given
+        numbers = {i % (self._count + 1): i for i in self._layers}
+        self._inner = {number: i for number, i in numbers.items() if number < self._count}
+        self._stack = _layer_stack(model)
+        self._seen = threading.local()
+        self._hooks: list[Any] = []
+
+    def __enter__(self) -> LayerReader:
+        for layer in (self._stack or ()) if self._inner else ():
+            self._hooks.append(layer.register_forward_pre_hook(self._keep, with_kwargs=True))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._hooks:
+            self._hooks.pop().remove()
+
+    def __call__(self, ids: Tensor, mask: Tensor) -> Sequence[Tensor] | Mapping[int, Tensor]:
+        """Return the hidden states of a batch of token ids (n, tokens), as ``pool`` takes them."""
+        if self._stack is None:
+            return self.model(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states
+        self._seen.calls, self._seen.states = 0, {}
+        last = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
+        inner, self._seen.states = self._seen.states, None
+        as_usual = self._seen.calls == self._count and all(state.shape == last.shape for state in inner.values())
+        if as_usual or not self._inner:
+            return dict.fromkeys(self._layers, last) | inner
+        self._stack = None  # layers that run not once each, or on something else than (n, tokens, d)
+        return self(ids, mask)
+
+    def _keep(self, _: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+        states: dict[int, Tensor] | None = getattr(self._seen, "states", None)
+        if states is None:  # another reader of the same model runs it, in a thread of its own
+            return
+        name = self._inner.get(self._seen.calls)
+        if name is not None:
+            states[name] = args[0] if args else options["hidden_states"]
+        self._seen.calls += 1
+
+
+def _layer_stack(model: Any) -> nn.ModuleList | None:
+    """The list of a transformer's layers; None where hidden states are not simply what these are given.
+
+    So it is without attention (Mamba counts from the first layer's output) and in the text halves of CLIP and its kin (their
+    output is normalised once more). ALBERT has fewer layers than it runs.
+    """
+    config = model.config
+    if not getattr(config, "num_attention_heads", None) or config.model_type.endswith("_text_model"):
+        return None
+    sizes = {config.num_hidden_layers, getattr(config, "num_hidden_groups", config.num_hidden_layers)}
+    lists = (module for module in model.modules() if isinstance(module, nn.ModuleList))
+    return next((layers for layers in lists if len(layers) in sizes), None)

@@ -32,10 +32,15 @@ def check_sentences(sentences: Sequence[str]) -> list[str]:
 
 
 def batches_by_length(lengths: Sequence[int], token_budget: int) -> Iterator[list[int]]:
-    """Yield row numbers, longest first, so that rows × longest row stays within the budget (one row always goes)."""
+    """Yield row numbers, longest first, so that rows × longest row stays within the budget (one row always goes).
+
+    A batch that is half full ends where the lengths change: of many texts, most batches then need no padding at all.
+    """
     batch: list[int] = []
     for row in np.argsort(lengths, kind="stable")[::-1].tolist():
-        if batch and (len(batch) + 1) * lengths[batch[0]] > token_budget:
+        longest = lengths[batch[0]] if batch else 0
+        full = (len(batch) + 1) * longest > token_budget
+        if batch and (full or (lengths[row] < longest and 2 * len(batch) * longest >= token_budget)):
             yield batch
             batch = []
         batch.append(row)

@@ -35,18 +35,27 @@ def read_sentences(path: str | Path, column: str | None = None, *, keep_blank: b
         column: The column of a table that holds the sentences; without it ``sentence``, then ``text`` is tried.
         keep_blank: Keep blank ones, where row i must stay row i.
     """
-    if str(path) == "-" or Path(path).suffix.lower() not in _READERS:
-        if column is not None:
-            raise InputError(f"Column {column!r} was asked for, but {path} is plain text and has no columns.")
-        texts = [line for _, line in read_lines(path)]
-    else:
-        texts = list(_column(path, column))
+    texts = list(iter_sentences(path, column))
     sentences = texts if keep_blank else [text for text in texts if text.strip()]
     if len(sentences) < len(texts):
         logger.info("%s: %d blank sentence(s) left out.", path, len(texts) - len(sentences))
     if not sentences:
         raise InputError(f"{path} holds no sentence; at least one was expected.")
     return sentences
+
+
+def iter_sentences(path: str | Path, column: str | None = None) -> Iterator[str]:
+    """Yield the sentences of a file one by one, blank ones too, in flat memory (a parquet file: one row group at a time).
+
+    Args:
+        path: As for ``read_sentences``.
+        column: Likewise.
+    """
+    if str(path) != "-" and Path(path).suffix.lower() in _READERS:
+        return _column(path, column)
+    if column is not None:
+        raise InputError(f"Column {column!r} was asked for, but {path} is plain text and has no columns.")
+    return (line for _, line in read_lines(path))
 
 
 def read_table(path: str | Path) -> Iterator[Row]:
@@ -106,7 +115,9 @@ def _open(path: str | Path) -> Iterator[IO[bytes]]:
 
 def _column(path: str | Path, column: str | None) -> Iterator[str]:
     """Yield the texts of one column."""
-    for number, row in read_table(path):
+    parquet = Path(path).suffix.lower() == ".parquet"
+    table = _read_parquet(path, [column] if column else _DEFAULT_COLUMNS) if parquet else read_table(path)
+    for number, row in table:
         if column is None:
             column = next((name for name in _DEFAULT_COLUMNS if name in row), None)
         if column is None or column not in row:
@@ -173,7 +184,8 @@ def _read_jsonl(path: str | Path) -> Iterator[Row]:
         yield number, row
 
 
-def _read_parquet(path: str | Path) -> Iterator[Row]:
+def _read_parquet(path: str | Path, wanted: Sequence[str] = ()) -> Iterator[Row]:
+    """Yield rows; where there are ``wanted`` columns only these, since others may be large."""
     parquet = require("pyarrow.parquet", extra="parquet")
     arrow = require("pyarrow", extra="parquet")
     with _open(path) as handle:
@@ -181,7 +193,8 @@ def _read_parquet(path: str | Path) -> Iterator[Row]:
             file = parquet.ParquetFile(handle)
             _refuse_duplicates(str(path), file.schema_arrow.names)
             # small batches: a table of embeddings has wide rows
-            batches = file.iter_batches(batch_size=1024)
+            columns = [name for name in wanted if name in file.schema_arrow.names] or None
+            batches = file.iter_batches(batch_size=1024, columns=columns)
             yield from _filled(path, enumerate((row for batch in batches for row in batch.to_pylist()), 1))
         except (arrow.ArrowException, OSError) as error:
             raise InputError(f"{path} is not a readable parquet file: {error}.") from None

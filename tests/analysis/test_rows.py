@@ -58,7 +58,7 @@ def test_the_sample_depends_on_the_seed_alone():
         (np.full((3, 2), np.nan), "NaN"),
         ([], "0 row"),
     ],
-    ids=str,
+    ids=["generator", "number", "one row", "two widths", "nan", "nothing"],
 )
 def test_what_cannot_be_read_is_refused(rows, message):
     with pytest.raises(InputError, match=message):

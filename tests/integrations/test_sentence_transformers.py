@@ -289,7 +289,7 @@ def test_the_flow_computes_in_float32_for_half_vectors_and_under_autocast(tiny_f
     expected = tiny_flow.calibrator.transform(x.float().numpy())
     with torch.autocast("cpu", dtype=torch.bfloat16):
         latents = module({"sentence_embedding": x})["sentence_embedding"]
-    np.testing.assert_allclose(latents.numpy(), expected, atol=1e-5)
+    np.testing.assert_allclose(latents.numpy(), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_the_flow_is_fixed_but_gradients_pass(tiny_flow):

@@ -13,11 +13,13 @@ from torch import Tensor
 from bertflow.arrays import Matrix, choose_device
 from bertflow.calibrators.base import Calibrator, draw_seed, take_arrays
 from bertflow.errors import InputError
-from bertflow.flows import Glow, GlowConfig, History, train
+from bertflow.flows import Glow, GlowConfig, History, fold, train
 from bertflow.flows.presets import preset
+from bertflow.flows.reducer import ALONE, Reducer
 from bertflow.flows.training import Callback
 
-ROWS_AT_ONCE = 4096  # flat memory, and large enough to keep the cores busy
+ROWS_AT_ONCE = {"cpu": 512}  # few enough to stay in the processor's cache
+ROWS_AT_ONCE_ELSEWHERE = 16384  # flat memory, and enough to keep a GPU busy
 
 
 class FlowCalibrator(Calibrator):
@@ -86,8 +88,11 @@ class FlowCalibrator(Calibrator):
         self.verbose = verbose
 
     @torch.inference_mode(False)  # the parameters are to be trained, wherever this is called from
-    def fit(self, X: object, y: object = None) -> FlowCalibrator:
-        """Fit the flow to sentence vectors ``X`` (n, d); ``y`` is ignored."""
+    def fit(self, X: object, y: object = None, *, reducer: Reducer = ALONE) -> FlowCalibrator:
+        """Fit the flow to sentence vectors ``X`` (n, d); ``y`` is ignored.
+
+        With a ``reducer`` several processes fit it together, each given all of ``X``: see ``bertflow.distributed``.
+        """
         x = self._check_fit(X)
         seed = draw_seed(self.random_state)
         changes = {name: getattr(self, name) for name in ("epochs", "batch_size", "learning_rate")}
@@ -100,6 +105,7 @@ class FlowCalibrator(Calibrator):
             seed=seed,
             callbacks=self.callbacks or (),
             show_progress_bar=self.verbose,
+            reducer=reducer,
         )
         self._n_features_out = x.shape[1]
         return self
@@ -124,7 +130,7 @@ class FlowCalibrator(Calibrator):
         return self.flow_.log_prob(x)
 
     def _transform(self, x: Matrix) -> Matrix:
-        return _finite(self._rowwise(lambda rows: self.flow_(rows)[0], x))
+        return _finite(self._rowwise(fold(self.flow_), x))
 
     def _inverse(self, z: Matrix) -> Matrix:
         return _finite(self._rowwise(self.flow_.inverse, z))
@@ -132,10 +138,13 @@ class FlowCalibrator(Calibrator):
     @torch.inference_mode()
     def _rowwise(self, function: Callable[[Tensor], Tensor], x: Matrix) -> Matrix:
         weight = next(self.flow_.parameters())
-        chunks = [x[i : i + ROWS_AT_ONCE] for i in range(0, len(x), ROWS_AT_ONCE)]
-        return np.concatenate(
-            [function(torch.from_numpy(np.array(rows)).to(weight)).cpu().numpy() for rows in chunks]
-        ).astype(x.dtype, copy=False)
+        size = ROWS_AT_ONCE.get(weight.device.type, ROWS_AT_ONCE_ELSEWHERE)
+        out = np.empty(0, dtype=x.dtype)
+        for i in range(0, len(x), size):
+            part = function(torch.from_numpy(np.array(x[i : i + size])).to(weight)).cpu().numpy()
+            out = out if i else np.empty((len(x), *part.shape[1:]), dtype=x.dtype)
+            out[i : i + size] = part
+        return out
 
     def _build(self, dim: int, seed: int) -> Glow:
         return Glow(GlowConfig(dim, self.levels, self.depth, self.width, self.coupling, self.permutation, seed=seed))

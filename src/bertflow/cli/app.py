@@ -8,12 +8,15 @@ from typing import Annotated
 import typer
 
 from bertflow.cli import analysis, evaluation, models
+from bertflow.cli.embedding import embed, transform
 from bertflow.cli.export import export
 from bertflow.cli.finetuning import finetune_nli
 from bertflow.cli.hub import push
 from bertflow.cli.index import index
 from bertflow.cli.mteb import mteb
 from bertflow.cli.output import fail
+from bertflow.cli.ray import ray
+from bertflow.cli.report import report
 from bertflow.cli.reproduce import reproduce
 from bertflow.errors import BertflowError
 from bertflow.version import __version__
@@ -47,19 +50,20 @@ def bertflow(
     """
 
 
-for command in (models.demo, models.fit, models.embed, models.similarity, models.info):
+for command in (models.demo, models.fit, embed, transform, models.similarity, models.info):
     app.command()(command)
 for judge in (evaluation.evaluate, evaluation.compare):
     app.command(rich_help_panel="Does it help?")(judge)
 app.command(rich_help_panel="Does it help?")(reproduce)
 app.command(rich_help_panel="Does it help?")(finetune_nli)
 app.add_typer(evaluation.data, name="data", rich_help_panel="Does it help?")
-for look in (analysis.analyze, analysis.outliers):
+for look in (analysis.analyze, analysis.outliers, report):
     app.command(rich_help_panel="See the space")(look)
 app.command(rich_help_panel="Use it elsewhere")(mteb)
 app.add_typer(index, name="index", rich_help_panel="Use it elsewhere")
 app.command(rich_help_panel="Use it elsewhere")(push)
 app.add_typer(export, name="export", rich_help_panel="Use it elsewhere")
+app.add_typer(ray, name="ray", rich_help_panel="Use it elsewhere")
 
 
 def main() -> None:

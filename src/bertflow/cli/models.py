@@ -1,21 +1,21 @@
-"""The commands around one model: demo, fit, embed, similarity, info."""
+"""The commands around one model: demo, fit, similarity, info."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from bertflow.cli.output import AsJson, Device, EncoderName, PoolingName, Quiet, Seed, print_json, say, start, table
-from bertflow.errors import InputError, require
+from bertflow.cli.output import AsJson, Device, PoolingName, Quiet, Seed, print_json, say, start, table
+from bertflow.errors import InputError
 
 if TYPE_CHECKING:
-    from bertflow.arrays import Matrix
+    from bertflow.calibrators import Calibrator
     from bertflow.demo import DemoResult
 
 ModelFolder = Annotated[str, typer.Option("--model", "-m", help="A folder that `bertflow fit` wrote, or a hub id.")]
@@ -72,16 +72,28 @@ def _show_demo(result: DemoResult) -> None:
 
 def fit(
     sentences: Annotated[
-        str, typer.Argument(help="Unlabelled text: .txt (one a line), .jsonl, .csv, .tsv, .parquet, or `-`.")
+        str,
+        typer.Argument(help="Unlabelled text: .txt (one a line), .jsonl, .csv, .tsv, .parquet, `-`; or raw shards."),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the model.")],
-    encoder: EncoderName = "mini",
+    encoder: Annotated[
+        str | None,
+        typer.Option("--encoder", "-e", help="`mini` (ships inside, default), a Hugging Face id, or a local folder."),
+    ] = None,
     pooling: PoolingName = None,
-    preset: Annotated[str, typer.Option(help="`default` (fast) or `paper` (the paper's schedule).")] = "default",
+    calibrator: Annotated[
+        str, typer.Option(help="`flow`, `whitening`, `whitening-128`, `sn`, `natsv-10`…: as in `bertflow compare`.")
+    ] = "flow",
+    preset: Annotated[
+        str, typer.Option(help="Of the flow: `default` (fast) or `paper` (the paper's schedule).")
+    ] = "default",
     column: Column = None,
     max_length: Annotated[
         int | None, typer.Option(help="Tokens read of each text; default: what the model allows.")
     ] = None,
+    rows: Annotated[
+        str, typer.Option(help="Of shards: rows in the flow's sample, or `all`. Whitening and its kin see all.")
+    ] = "200000",
     bundle_encoder: Annotated[
         bool, typer.Option("--bundle-encoder", help="Put the encoder's weights into the folder.")
     ] = False,
@@ -92,95 +104,90 @@ def fit(
 ) -> None:
     """Fit a flow on your sentences, without labels, and save the model.
 
-    A few thousand sentences like those to be compared later are enough:
+    A few thousand sentences like those to be compared later are enough; for text of any size, fit on shards:
 
         bertflow fit corpus.txt --encoder bert-base-uncased --output my-model
+        bertflow fit vectors --output my-model    # what `bertflow embed --raw` wrote
     """
     progress = start(quiet)
-    from bertflow.model import BertFlow
-    from bertflow.textfiles import read_sentences
+    from bertflow.calibrators import FlowCalibrator
+    from bertflow.calibrators.names import make_calibrator
+    from bertflow.shards import is_shards
 
-    texts = read_sentences(sentences, column)
-    model = BertFlow.fit(
-        texts,
-        encoder,
-        pooling,
-        preset,
-        random_state=seed,
-        show_progress_bar=progress,
-        max_length=max_length,
-        device=device,
-    )
-    saved = model.save_pretrained(output, bundle_encoder=bundle_encoder)
-    if as_json:
-        print_json({"saved": str(saved), "encoder": model.encoder.describe(), "training": model.training})
+    chosen = make_calibrator(calibrator, seed)
+    if isinstance(chosen, FlowCalibrator):
+        chosen.set_params(device=device, verbose=progress)
+        if calibrator == "flow":
+            chosen.set_params(preset=preset)
+    if is_shards(sentences):
+        given = {"--encoder": encoder, "--pooling": pooling, "--column": column, "--max-length": max_length}
+        _refuse(given, f"{sentences} holds shards, which have their encoder")
+        saved, config = _fit_on_shards(sentences, output, chosen, rows, seed, progress)
+        if bundle_encoder:
+            _bundle(saved, device)
     else:
-        training = model.training
-        say(f"Read {len(texts)} sentences, {training['sentences']} of them different; fitted {model.dim} dimensions.")
-        say(
-            f"{training['bits_per_dim']:.3f} bits/dim after {training['steps']} steps (below zero is normal: it is a density)."
+        from bertflow.model import BertFlow
+        from bertflow.textfiles import read_sentences
+
+        texts = read_sentences(sentences, column)
+        model = BertFlow.fit(
+            texts,
+            encoder or "mini",
+            pooling,
+            calibrator=chosen,
+            show_progress_bar=progress,
+            max_length=max_length,
+            device=device,
         )
-        say(f"Saved to [bold]{escape(str(saved))}[/]. Next:")
-        say(f"  bertflow embed {escape(sentences)} -m {escape(str(saved))} -o vectors.npy")
-
-
-def embed(
-    sentences: Annotated[
-        str, typer.Argument(help="Text to embed: .txt (one a line), .jsonl, .csv, .tsv, .parquet, or `-`.")
-    ],
-    model: ModelFolder,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where to: .npy, .parquet or .jsonl.")],
-    column: Column = None,
-    normalize: Annotated[bool, typer.Option("--normalize", help="Scale vectors to length one.")] = False,
-    device: Device = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-) -> None:
-    """Write the calibrated vectors of your sentences: row i belongs to line i (a blank line has a vector too)."""
-    progress = start(quiet)
-    write = _writer(output)
-    from bertflow.atomic import atomic_file
-    from bertflow.model import BertFlow
-    from bertflow.textfiles import read_sentences
-
-    texts = read_sentences(sentences, column, keep_blank=True)
-    loaded = BertFlow.from_pretrained(model, device=device)
-    vectors = loaded.encode(texts, normalize_embeddings=normalize, show_progress_bar=progress)
-    with atomic_file(output) as temporary:
-        write(temporary, texts, vectors)
+        saved = model.save_pretrained(output, bundle_encoder=bundle_encoder)
+        config = {"encoder": model.encoder.describe(), "training": model.training}
     if as_json:
-        print_json({"output": str(output), "rows": len(vectors), "dim": vectors.shape[1], "normalized": normalize})
+        print_json({"saved": str(saved), **config})
     else:
-        say(f"Wrote {len(vectors)} vectors of {vectors.shape[1]} dimensions to [bold]{escape(str(output))}[/].")
+        _show_fit(sentences, str(saved), config["training"])
 
 
-def _writer(output: Path) -> Any:
-    writers = {".npy": _write_npy, ".jsonl": _write_jsonl, ".parquet": _write_parquet}
-    if output.suffix not in writers:
-        raise InputError(
-            f"{output} ends in {output.suffix or 'nothing'!r}; vectors are written to {', '.join(writers)}."
-        )
-    if output.suffix == ".parquet":
-        require("pyarrow.parquet", "parquet")
-    return writers[output.suffix]
+def _show_fit(sentences: str, saved: str, training: dict[str, Any]) -> None:
+    on_shards = "fitted_vectors" in training
+    what = f"{training['fitted_vectors']} vectors" if on_shards else f"{training['sentences']} different sentences"
+    say(f"Fitted on {what}.")
+    if "bits_per_dim" in training:
+        bits = training["bits_per_dim"]
+        say(f"{bits:.3f} bits/dim after {training['steps']} steps (below zero is normal: it is a density).")
+    say(f"Saved to [bold]{escape(saved)}[/]. Next:")
+    if on_shards:
+        say(f"  bertflow transform {escape(sentences)} -m {escape(saved)} -o calibrated-vectors")
+    else:
+        say(f"  bertflow embed {escape(sentences)} -m {escape(saved)} -o vectors.npy")
 
 
-def _write_npy(path: Path, texts: list[str], vectors: Matrix) -> None:
-    import numpy as np
+def _fit_on_shards(
+    folder: str, output: Path, calibrator: Calibrator, rows: str, seed: int, progress: bool
+) -> tuple[Path, dict[str, Any]]:
+    """The encoder itself is not needed, so that fitting can run where it is not: its description goes into the model."""
+    from bertflow import persistence
+    from bertflow.shards import Shards, fit_shards
 
-    np.save(path, vectors)
+    if rows != "all" and not rows.isdigit():
+        raise InputError(f"--rows takes a number or `all`; {rows!r} was given.")
+    shards = Shards(folder)
+    number = None if rows == "all" else int(rows)
+    fitted, training = fit_shards(shards, calibrator, rows=number, random_state=seed, show_progress_bar=progress)
+    settings, arrays = fitted.get_state()
+    config = {"encoder": shards.manifest.encoder, "training": training}
+    return persistence.save(output, {**config, "calibrator": settings, "results": [], "card": {}}, arrays), config
 
 
-def _write_jsonl(path: Path, texts: list[str], vectors: Matrix) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        for text, vector in zip(texts, vectors, strict=True):
-            file.write(json.dumps({"text": text, "embedding": vector.tolist()}, ensure_ascii=False) + "\n")
+def _bundle(saved: Path, device: str | None) -> None:
+    from bertflow.model import BertFlow
+
+    BertFlow.from_pretrained(saved, device=device).save_pretrained(saved, bundle_encoder=True)
 
 
-def _write_parquet(path: Path, texts: list[str], vectors: Matrix) -> None:
-    arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
-    column = arrow.FixedSizeListArray.from_arrays(arrow.array(vectors.ravel()), vectors.shape[1])
-    parquet.write_table(arrow.table({"text": texts, "embedding": column}), path)
+def _refuse(given: dict[str, Any], why: str) -> None:
+    extra = [name for name, value in given.items() if value is not None]
+    if extra:
+        raise InputError(f"{why}; leave out {', '.join(extra)}.")
 
 
 def similarity(
@@ -242,12 +249,16 @@ def _pairs(sentences: list[str], file: Path | None) -> list[tuple[str, str]]:
 
 
 def info(
-    model: Annotated[str, typer.Argument(help="A folder that `bertflow fit` wrote, or a hub id.")],
+    model: Annotated[str, typer.Argument(help="A folder that `bertflow fit` wrote, a hub id, or a folder of shards.")],
+    verify: Annotated[bool, typer.Option("--verify", help="Compare all checksums of a folder of shards.")] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Tell what a saved model is: encoder, pooling, calibrator, what it was fitted on."""
+    """Tell what a saved model is: encoder, pooling, calibrator, what it was fitted on; or what shards hold."""
     start(quiet)
+    if (Path(model) / "manifest.json").is_file():
+        _show_shards(model, verify, as_json)
+        return
     from bertflow import persistence
 
     folder = persistence.locate(model)
@@ -257,10 +268,32 @@ def info(
         print_json(config | {"folder": str(folder), "parameters": numbers})
         return
     rows = [("folder", str(folder)), ("written by", f"bertflow {config['bertflow_version']}")]
-    for part in ("encoder", "calibrator", "training"):
-        for key, value in config.get(part, {}).items():
-            items = value.items() if isinstance(value, dict) else [(key, value)]
-            rows += [(f"{part} {name}", str(item)) for name, item in items if item is not None]
-    rows += [(f"measured on {r['dataset']}", f"{r['metric']} {r['value']:.2f}") for r in config.get("results", [])]
+    rows += [row for part in ("encoder", "calibrator", "training") for row in _described(part, config.get(part, {}))]
+    rows += [(f"measured on {r['dataset']}", f"{r['metric']} {r['value']}") for r in config.get("results", [])]
     rows.append(("numbers in the calibrator", f"{numbers:,}"))
     table(None, ("what", "value"), [(escape(a), escape(b)) for a, b in rows])
+
+
+def _show_shards(folder: str, verify: bool, as_json: bool) -> None:
+    from bertflow.shards import Shards
+
+    shards = Shards(folder)
+    if verify:
+        shards.verify()
+    content = asdict(shards.manifest) | {"folder": folder, "shards": len(shards.records), "verified": verify}
+    if as_json:
+        print_json(content)
+        return
+    rows: list[tuple[str, str]] = []
+    for key, value in content.items():
+        rows += _described(key, value) if isinstance(value, dict) else [(key, str(value))]
+    table(None, ("what", "value"), [(escape(a), escape(b)) for a, b in rows])
+
+
+def _described(part: str, content: dict[str, Any]) -> list[tuple[str, str]]:
+    """Rows of a table for a part of a config, whose values may be dictionaries themselves."""
+    rows: list[tuple[str, str]] = []
+    for key, value in content.items():
+        items = value.items() if isinstance(value, dict) else [(key, value)]
+        rows += [(f"{part} {name}", str(item)) for name, item in items if item is not None]
+    return rows

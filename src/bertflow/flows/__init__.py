@@ -1,5 +1,6 @@
 """Normalizing flows on vectors: layers, Glow, and their training. Knows nothing of text."""
 
+from bertflow.flows.folding import fold
 from bertflow.flows.glow import Glow, GlowConfig
 from bertflow.flows.layers import (
     ActNorm,
@@ -24,5 +25,6 @@ __all__ = [
     "InvertibleLinear",
     "Permutation",
     "TrainingConfig",
+    "fold",
     "train",
 ]

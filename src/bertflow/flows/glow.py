@@ -19,6 +19,7 @@ from bertflow.flows.layers import (
     InvertibleLinear,
     Permutation,
 )
+from bertflow.flows.reducer import ALONE, Reducer
 
 COUPLINGS = {"additive": AdditiveCoupling, "affine": AffineCoupling}
 PERMUTATIONS = ("reverse", "random", "linear")
@@ -98,9 +99,9 @@ class Step(Bijection):
         return z
 
     @torch.no_grad()
-    def initialize(self, x: Tensor) -> Tensor:  # noqa: D102
+    def initialize(self, x: Tensor, reducer: Reducer = ALONE) -> Tensor:  # noqa: D102
         for layer in self._layers():
-            x = layer.initialize(x)
+            x = layer.initialize(x, reducer)
         return x
 
 
@@ -154,12 +155,15 @@ class Glow(Bijection):
         return x
 
     @torch.no_grad()
-    def initialize(self, x: Tensor) -> Tensor:
-        """Set every actnorm from ``x`` (n, d), the first batch or more, and return its latents."""
+    def initialize(self, x: Tensor, reducer: Reducer = ALONE) -> Tensor:
+        """Set every actnorm from ``x`` (n, d), the first batch or more, and return its latents.
+
+        With a ``reducer``, ``x`` is this process's part of those rows.
+        """
         finished = []
         for steps, leaving in zip(self.levels, self.leaving, strict=True):
             for step in steps:  # type: ignore[attr-defined]
-                x = step.initialize(x)
+                x = step.initialize(x, reducer)
             x, done = x.split((x.shape[1] - leaving, leaving), dim=1)
             finished.append(done)
         return torch.cat(finished, dim=1)

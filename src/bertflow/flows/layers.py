@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from bertflow.errors import InputError
+from bertflow.flows.reducer import ALONE, Reducer
 
 SCALE_FACTOR = 3.0  # scales are exp(3·s): the reference code's factor, which only speeds their learning
 
@@ -26,8 +27,11 @@ class Bijection(nn.Module):
         raise NotImplementedError
 
     @torch.no_grad()
-    def initialize(self, x: Tensor) -> Tensor:
-        """Set data-dependent parameters from ``x`` (n, d) and return ``forward(x)[0]``."""
+    def initialize(self, x: Tensor, reducer: Reducer = ALONE) -> Tensor:
+        """Set data-dependent parameters from ``x`` (n, d) and return ``forward(x)[0]``.
+
+        With a ``reducer``, ``x`` is this process's part of the rows, and the parameters are those of all of them.
+        """
         return self(x)[0]
 
 
@@ -50,7 +54,7 @@ class ActNorm(Bijection):
         self.logscale = nn.Parameter(torch.zeros(dim))
 
     @torch.no_grad()
-    def initialize(self, x: Tensor) -> Tensor:
+    def initialize(self, x: Tensor, reducer: Reducer = ALONE) -> Tensor:
         """Give each dimension of ``x`` zero mean and unit variance; one that does not vary is scaled like the others.
 
         The statistics are taken in float64 (float32 squares overflow at 1e20), and the guard added to the deviation is
@@ -58,11 +62,11 @@ class ActNorm(Bijection):
         A constant dimension would get the scale 1e6 from that guard, once more in each actnorm of a stack, and overflow
         at the first row that differs.
         """
-        if not x.shape[0] or not x.isfinite().all():
+        mean, deviation = _moments(x, reducer)
+        if not deviation.isfinite().all():  # of no rows at all it is 0 / 0
             raise InputError(
                 f"An actnorm is initialised from finite rows; x, of shape {tuple(x.shape)}, has none or others."
             )
-        mean, deviation = _moments(x)
         typical = deviation.square().mean().sqrt()
         guarded = torch.where(deviation > 1e-6 * typical, deviation + 1e-6 * typical, typical)
         scale = 1 / guarded if typical > 1e-30 else torch.ones_like(deviation)
@@ -81,10 +85,12 @@ class ActNorm(Bijection):
         return z * torch.exp(-SCALE_FACTOR * self.logscale) - self.loc
 
 
-def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and (biased) standard deviation per dimension, in float64."""
-    x = x.double()
-    return x.mean(0), x.std(0, correction=0)
+def _moments(x: Tensor, reducer: Reducer) -> tuple[Tensor, Tensor]:
+    """Mean and (biased) standard deviation per dimension of all processes' rows, in float64."""
+    x = x.to(torch.float64, copy=True)
+    count = reducer.sum(torch.tensor(float(len(x)), dtype=torch.float64, device=x.device))
+    mean = reducer.sum(x.sum(0)) / count
+    return mean, (reducer.sum(x.sub_(mean).square_().sum(0)) / count).sqrt_()  # x.std is five times as slow
 
 
 class Permutation(Bijection):
@@ -118,11 +124,14 @@ class Permutation(Bijection):
         self.back = self.order.argsort()
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
-        z = x.flip(1) if self.reverses else x.index_select(1, self.order)  # flip's gradient is cheaper
-        return z, x.new_zeros(()).expand(x.shape[0])
+        return self.reorder(x), x.new_zeros(()).expand(x.shape[0])
+
+    def reorder(self, x: Tensor) -> Tensor:
+        """Return the output alone."""
+        return x.flip(1) if self.reverses else x.index_select(1, self.order)  # flip and its gradient are cheaper
 
     def inverse(self, z: Tensor) -> Tensor:  # noqa: D102
-        return z.index_select(1, self.back)
+        return z.flip(1) if self.reverses else z.index_select(1, self.back)
 
 
 class InvertibleLinear(Bijection):
@@ -203,10 +212,10 @@ class Conditioner(nn.Module):
             nn.init.normal_(linear.weight, std=0.05, generator=generator)
 
     @torch.no_grad()
-    def initialize(self, x: Tensor) -> Tensor:
+    def initialize(self, x: Tensor, reducer: Reducer = ALONE) -> Tensor:
         """Initialise both actnorms from ``x`` (n, inputs)."""
-        hidden = torch.relu(self.actnorm1.initialize(self.linear1(x)))
-        return self.linear3(torch.relu(self.actnorm2.initialize(self.linear2(hidden))))
+        hidden = torch.relu(self.actnorm1.initialize(self.linear1(x), reducer))
+        return self.linear3(torch.relu(self.actnorm2.initialize(self.linear2(hidden), reducer)))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return g(x), (n, outputs)."""
@@ -226,10 +235,16 @@ class _Coupling(Bijection):
         generator = generator or torch.Generator().manual_seed(0)
         self.net = Conditioner(self.kept, self.outputs_per_dimension * self.changed, width, generator)
 
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self._change(x, self.net(x[:, : self.kept]))
+
     @torch.no_grad()
-    def initialize(self, x: Tensor) -> Tensor:
-        self.net.initialize(x[:, : self.kept])
-        return self(x)[0]
+    def initialize(self, x: Tensor, reducer: Reducer = ALONE) -> Tensor:
+        return self._change(x, self.net.initialize(x[:, : self.kept], reducer))[0]
+
+    def _change(self, x: Tensor, answer: Tensor) -> tuple[Tensor, Tensor]:
+        """Map (n, d) to (n, d) and the log-determinant (n,), given the network's answer to the first part."""
+        raise NotImplementedError
 
 
 class AdditiveCoupling(_Coupling):
@@ -243,9 +258,9 @@ class AdditiveCoupling(_Coupling):
 
     outputs_per_dimension = 1
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def _change(self, x: Tensor, answer: Tensor) -> tuple[Tensor, Tensor]:
         first, second = x.split((self.kept, self.changed), dim=1)
-        return torch.cat((first, second + self.net(first)), dim=1), x.new_zeros(()).expand(x.shape[0])
+        return torch.cat((first, second + answer), dim=1), x.new_zeros(()).expand(x.shape[0])
 
     def inverse(self, z: Tensor) -> Tensor:  # noqa: D102
         first, second = z.split((self.kept, self.changed), dim=1)
@@ -266,16 +281,16 @@ class AffineCoupling(_Coupling):
 
     outputs_per_dimension = 2
 
-    def _shift_and_log(self, first: Tensor) -> tuple[Tensor, Tensor]:
-        shift, scale = self.net(first).chunk(2, dim=1)
+    def _shift_and_log(self, answer: Tensor) -> tuple[Tensor, Tensor]:
+        shift, scale = answer.chunk(2, dim=1)
         return shift, torch.tanh(scale) * 0.6931471805599453
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def _change(self, x: Tensor, answer: Tensor) -> tuple[Tensor, Tensor]:
         first, second = x.split((self.kept, self.changed), dim=1)
-        shift, log = self._shift_and_log(first)
+        shift, log = self._shift_and_log(answer)
         return torch.cat((first, (second + shift) * log.exp()), dim=1), log.sum(1)
 
     def inverse(self, z: Tensor) -> Tensor:  # noqa: D102
         first, second = z.split((self.kept, self.changed), dim=1)
-        shift, log = self._shift_and_log(first)
+        shift, log = self._shift_and_log(self.net(first))
         return torch.cat((first, second * (-log).exp() - shift), dim=1)

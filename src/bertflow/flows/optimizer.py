@@ -5,11 +5,13 @@ from __future__ import annotations
 from types import TracebackType
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 class FlatParameters:
     """All parameters of a module as views of one vector, while the ``with`` block lasts; gradients likewise.
+
+    First come those called ``logscale``, then ``loc`` and ``bias``, then the others, each kind in the module's order.
 
     Args:
         module: The module; its parameters keep their names, shapes and values.
@@ -17,64 +19,91 @@ class FlatParameters:
     """
 
     def __init__(self, module: nn.Module, no_decay: tuple[str, ...] = ()) -> None:
-        named = list(module.named_parameters())
-        self.parameters = [parameter for _, parameter in named]
-        self.values = torch.cat([parameter.detach().flatten() for parameter in self.parameters])
+        self.parameters = dict(sorted(module.named_parameters(), key=lambda named: _kind(named[0])))
+        self.values = torch.cat([parameter.detach().flatten() for parameter in self.parameters.values()])
         self.gradients = torch.zeros_like(self.values)
-        exempt = [torch.full((p.numel(),), not name.endswith(no_decay)) for name, p in named]
-        self.decays = torch.cat(exempt).to(self.values) if no_decay else torch.ones_like(self.values)
+        self.decays = torch.ones_like(self.values)
+        for name, decays in self.named(self.decays).items():
+            if name.endswith(no_decay):
+                decays.zero_()
+
+    def named(self, vector: Tensor) -> dict[str, Tensor]:
+        """Return the parts of a flat vector by the name of their parameter, as views of its shape."""
+        parts = vector.split([parameter.numel() for parameter in self.parameters.values()])
+        return {name: part.view_as(p) for (name, p), part in zip(self.parameters.items(), parts, strict=True)}
 
     def __enter__(self) -> FlatParameters:
         """Turn the module's parameters into views."""
-        sizes = [parameter.numel() for parameter in self.parameters]
-        for parameter, value, gradient in zip(
-            self.parameters, self.values.split(sizes), self.gradients.split(sizes), strict=True
-        ):
-            parameter.data = value.view_as(parameter)
-            parameter.grad = gradient.view_as(parameter)
+        values, gradients = self.named(self.values), self.named(self.gradients)
+        for name, parameter in self.parameters.items():
+            parameter.data, parameter.grad = values[name], gradients[name]
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Give each parameter its own memory back."""
-        for parameter in self.parameters:
+        for parameter in self.parameters.values():
             parameter.data = parameter.data.clone()
             parameter.grad = None
 
-    def clip_gradients(self, largest: float) -> None:
-        """Scale all gradients down so that their norm is at most ``largest``."""
-        norm = torch.linalg.vector_norm(self.gradients)
-        self.gradients.mul_((largest / (norm + 1e-6)).clamp(max=1.0))
+
+def _kind(name: str) -> int:
+    return 0 if name.endswith("logscale") else 1 if name.endswith(("loc", "bias")) else 2
 
 
 class Adam:
-    """Adam with decoupled weight decay (ε = 1e-6, β₁ = 0.9), with or without bias correction.
+    """Adam with clipped gradients and decoupled weight decay (ε = 1e-6, β₁ = 0.9), with or without bias correction.
 
     The reference code's optimiser is BERT's: p ← p − lr·(m/(√v + ε) + decay·p), without correction.
+
+    Args:
+        parameters: What is optimised.
+        beta2: Decay of the second moment.
+        weight_decay: Decoupled decay of the parameters that are not exempt.
+        bias_correction: Whether the moments are corrected for their start at zero.
+        clip_norm: Largest norm of the gradient.
     """
 
-    def __init__(self, parameters: FlatParameters, beta2: float, weight_decay: float, bias_correction: bool) -> None:
+    def __init__(
+        self, parameters: FlatParameters, beta2: float, weight_decay: float, bias_correction: bool, clip_norm: float
+    ) -> None:
         self.parameters = parameters
-        self.beta2, self.bias_correction = beta2, bias_correction
+        self.beta2, self.bias_correction, self.clip_norm = beta2, bias_correction, clip_norm
         self.decay = weight_decay * parameters.decays
+        self.mean, self.square, self.change = (torch.zeros_like(self.decay) for _ in range(3))
+        self.pace = torch.zeros(3, dtype=self.decay.dtype, device=self.decay.device)
         self.forget()
 
     def forget(self) -> None:
         """Start the moments anew."""
         self.count = 0
-        self.mean = torch.zeros_like(self.parameters.values)
-        self.square = torch.zeros_like(self.parameters.values)
+        self.mean.zero_()
+        self.square.zero_()
 
-    @torch.no_grad()
     def step(self, rate: float) -> None:
         """Update the parameters from their gradients."""
+        self.advance(rate)
+        self.update()
+
+    def advance(self, rate: float) -> None:
+        """Set what differs from step to step; it lies on the device, where a captured ``update`` finds it."""
         self.count += 1
-        gradient, values = self.parameters.gradients, self.parameters.values
+        first, second = (1 - 0.9**self.count, 1 - self.beta2**self.count) if self.bias_correction else (1.0, 1.0)
+        # m/c₁ / (√(v/c₂) + ε) = √c₂/c₁ · m / (√v + ε·√c₂)
+        pace = [-rate, second**0.5 / first, 1e-6 * second**0.5]
+        self.pace.copy_(torch.tensor(pace, dtype=self.pace.dtype))
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Do what ``advance`` prepared; gradients that are not finite count as zero."""
+        minus_rate, correction, epsilon = self.pace.unbind()
+        gradient, values, change = self.parameters.gradients, self.parameters.values, self.change
+        norm = torch.linalg.vector_norm(gradient)
+        share = (self.clip_norm / (norm + 1e-6)).clamp(max=1.0).nan_to_num(0.0)
+        gradient.nan_to_num_(0.0, 0.0, 0.0).mul_(share)  # none of a batch that overflows
         self.mean.lerp_(gradient, 0.1)
         self.square.mul_(self.beta2).addcmul_(gradient, gradient, value=1 - self.beta2)
-        mean, square = self.mean, self.square
-        if self.bias_correction:
-            mean, square = mean / (1 - 0.9**self.count), square / (1 - self.beta2**self.count)
-        update = mean / square.sqrt().add_(1e-6)
-        values.sub_(update.addcmul_(self.decay, values), alpha=rate)
+        torch.sqrt(self.square, out=change).add_(epsilon)
+        torch.div(self.mean, change, out=change).mul_(correction).addcmul_(self.decay, values)
+        values.addcmul_(change, minus_rate)

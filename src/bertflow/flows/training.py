@@ -18,8 +18,11 @@ from tqdm.auto import tqdm
 
 from bertflow.errors import InputError
 from bertflow.flows.glow import Glow
+from bertflow.flows.gradients import objective
 from bertflow.flows.optimizer import Adam, FlatParameters
 from bertflow.flows.presets import TrainingConfig, preset
+from bertflow.flows.reducer import ALONE, Reducer, part, weighted
+from bertflow.flows.update import make_update
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +77,7 @@ def train(
     initialize: bool = True,
     callbacks: Sequence[Callback] = (),
     show_progress_bar: bool = False,
+    reducer: Reducer = ALONE,
 ) -> History:
     """Fit ``flow`` to the rows of ``x`` in place.
 
@@ -86,6 +90,8 @@ def train(
         callbacks: Each is called after every step with ``{"step", "steps", "epoch", "bits_per_dim", "learning_rate"}``
             and, after a check, ``"validation_bits_per_dim"``.
         show_progress_bar: Show a bar with the bits per dimension.
+        reducer: The processes that train this flow together. Each calls this with the same arguments, computes its part of
+            every batch and ends with the same flow, that of one process but for rounding.
 
     Returns:
         The history of the run.
@@ -100,8 +106,8 @@ def train(
         logger.info("%d of %d dimensions do not vary; they are trained with a little noise.", len(flat), x.shape[1])
     if initialize:
         rows = torch.randperm(len(x), generator=generator)[: config.initial_rows or config.batch_size]
-        flow.initialize(_with_noise(x[rows.to(x.device)], noise, generator))
-    _Run(flow, x, held_out, noise, config, generator, history).go(callbacks, show_progress_bar)
+        flow.initialize(part(_with_noise(x[rows.to(x.device)], noise, generator), reducer), reducer)
+    _Run(flow, x, held_out, noise, config, generator, history, reducer).go(callbacks, show_progress_bar)
     return history
 
 
@@ -117,16 +123,23 @@ class _Run:
         config: TrainingConfig,
         generator: torch.Generator,
         history: History,
+        reducer: Reducer,
     ) -> None:
+        self.reducer = reducer
         self.flow, self.x, self.held_out, self.noise = flow, x, held_out, noise
         self.config, self.generator, self.history = config, generator, history
         self.steps = max(config.min_steps, math.ceil(config.epochs * len(x) / config.batch_size))
         self.check_every = max(STEPS_BETWEEN_CHECKS, len(x) // (config.batch_size * config.checks_per_epoch))
         self.parameters = FlatParameters(flow, no_decay=("linear3.bias",))
-        self.optimizer = Adam(self.parameters, config.beta2, config.weight_decay, config.bias_correction)
+        self.optimizer = Adam(
+            self.parameters, config.beta2, config.weight_decay, config.bias_correction, config.clip_norm
+        )
+        self.objective = objective(flow, self.parameters)
+        self.update = make_update(self.objective, self.optimizer, reducer)
         self.first, self.best = self.parameters.values.clone(), self.parameters.values.clone()
         watched = x[:: math.ceil(len(x) / WATCHED_ROWS)] if held_out is None else held_out
-        self.watched = _with_noise(watched, noise, generator)
+        # the part is taken after the noise, of which each process must draw all, to stay in step with the others
+        self.watched = part(_with_noise(watched, noise, generator), reducer)
         self.first_bits = self.last_bits = self._watched_bits()
         # not the first state's: a warm-up may pass through worse ones, and patience would end there
         self.best_bits = math.inf
@@ -161,24 +174,19 @@ class _Run:
                 self.history.best_step = 0
 
     def _batches(self) -> Iterator[Tensor]:
-        order: Tensor = torch.empty(0, dtype=torch.long)
+        order = torch.empty(0, dtype=torch.long)
         for _ in range(self.steps):
             if not len(order):
                 n = len(self.x)
                 order = torch.randperm(n, generator=self.generator) if self.config.shuffle else torch.arange(n)
+                order = order.to(self.x.device)
             rows, order = order[: self.config.batch_size], order[self.config.batch_size :]
-            yield self.x[rows.to(self.x.device)]
+            yield self.x.index_select(0, rows)  # several times as fast as x[rows]
 
     def _step(self, rows: Tensor, step: int) -> tuple[float, float]:
-        self.parameters.gradients.zero_()
-        loss = self.flow.bits_per_dim(_with_noise(rows, self.noise, self.generator))
-        bits = float(loss.detach())
-        self.history.losses.append(bits)
         rate = self._rate(step)
-        if math.isfinite(bits):
-            loss.backward()
-            self.parameters.clip_gradients(self.config.clip_norm)
-            self.optimizer.step(rate)
+        bits = float(self.update(part(_with_noise(rows, self.noise, self.generator), self.reducer), rate))
+        self.history.losses.append(bits)
         return bits, rate
 
     def _rate(self, step: int) -> float:
@@ -189,9 +197,8 @@ class _Run:
         decay = 0.5 * (1 + math.cos(math.pi * max(0.0, step - warm_up) / max(1.0, self.steps - warm_up)))
         return rate * min(step / warm_up, 1.0) * decay
 
-    @torch.no_grad()
     def _watched_bits(self) -> float:
-        bits = float(self.flow.bits_per_dim(self.watched))
+        bits = float(weighted(self.objective.bits(self.watched), len(self.watched), self.reducer)[0])
         return bits if math.isfinite(bits) else math.inf
 
     def _diverged(self, bits: float) -> bool:
@@ -233,7 +240,7 @@ def _checked(x: Tensor, flow: Glow) -> Tensor:
     x = x.to(next(flow.parameters()))
     if x.ndim != 2 or not len(x) or x.shape[1] != flow.config.dim:
         raise InputError(f"This flow is trained on rows of {flow.config.dim} dimensions; x has shape {tuple(x.shape)}.")
-    if not x.isfinite().all():
+    if not all(extreme.isfinite() for extreme in torch.aminmax(x)):  # which hand NaN on
         raise InputError(f"x has NaN or infinity, or values beyond {x.dtype}: remove or mend those rows.")
     return x
 
@@ -243,7 +250,7 @@ def _hold_out(x: Tensor, config: TrainingConfig, generator: torch.Generator) -> 
     if held < 64:
         return None, x
     order = torch.randperm(len(x), generator=generator).to(x.device)
-    return x[order[:held]], x[order[held:]]
+    return x.index_select(0, order[:held]), x.index_select(0, order[held:])
 
 
 def _noise_for_flat_dimensions(x: Tensor) -> tuple[Tensor | None, list[int]]:
@@ -252,6 +259,10 @@ def _noise_for_flat_dimensions(x: Tensor) -> tuple[Tensor | None, list[int]]:
     The likelihood of a constant is unbounded: the flow would stretch that dimension without end. A tenth of the typical
     deviation of the others, as one dequantises pixels, bounds it; at inference nothing is added.
     """
+    low, high = x.amin(0).double(), x.amax(0).double()
+    least = (high - low) / math.sqrt(2 * len(x))  # a deviation is never less
+    if (least > 1e-6 * torch.maximum(high.abs(), low.abs()).maximum((high - low).max())).all():
+        return None, []  # without a look at all rows in float64
     deviation, size = x.double().std(0, correction=0), x.double().abs().amax(0)
     flat = (deviation <= 1e-6 * size) | (deviation <= 1e-6 * deviation.max())
     if not flat.any():

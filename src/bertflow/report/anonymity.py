@@ -21,8 +21,8 @@ def hide_texts(findings: Findings) -> Findings:
     odd = tuple(replace(one, text=name(one.text)) for one in findings.analysis.least_likely)
     lexical = findings.lexical
     if lexical is not None:
-        ends = {"first": list(map(name, lexical.pairs.first)), "second": list(map(name, lexical.pairs.second))}
-        lexical = replace(lexical, pairs=replace(lexical.pairs, **ends))
+        first, second = [name(text) for text in lexical.pairs.first], [name(text) for text in lexical.pairs.second]
+        lexical = replace(lexical, pairs=replace(lexical.pairs, first=first, second=second))
     return replace(
         findings,
         sentences=replace(findings.sentences, labels=labels),

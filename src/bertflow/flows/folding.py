@@ -1,0 +1,107 @@
+"""A flow's way to the latents with all that is linear multiplied out beforehand: what remains are the networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+from bertflow.flows.glow import Glow, Step
+from bertflow.flows.layers import SCALE_FACTOR, AdditiveCoupling, Permutation
+
+
+def fold(flow: Glow) -> Callable[[Tensor], Tensor]:
+    """Return the quickest map from data (n, d) to latents (n, d) of a flow as it is now.
+
+    Folded for additive couplings on reversed dimensions, the paper's flow; otherwise ``flow`` itself without the log-dets.
+
+    Example:
+        >>> from bertflow.flows import GlowConfig
+        >>> flow, x = Glow(GlowConfig(dim=5)), torch.ones(2, 5)
+        >>> bool(torch.allclose(fold(flow)(x), flow(x)[0]))
+        True
+    """
+    steps: list[Step] = [step for level in flow.levels for step in level]  # type: ignore[attr-defined]
+    foldable = all(
+        isinstance(step.coupling, AdditiveCoupling)
+        and isinstance(step.permutation, Permutation)
+        and step.permutation.reverses
+        for step in steps
+    )
+    return FoldedFlow(flow) if foldable else lambda x: flow(x)[0]
+
+
+class _Network(NamedTuple):
+    """The network of a coupling: which columns it reads, which it adds to, and three layers of weights and biases."""
+
+    reads: slice
+    adds: slice
+    layers: tuple[tuple[Tensor, Tensor], ...]
+
+
+class FoldedFlow:
+    """The map to latents of an additive flow: two to three times as fast as ``Glow.forward``, without log-determinants.
+
+    Actnorms only scale and shift, reversals only rename: both are left for the end. In between the rows keep the columns
+    and the scale that the first actnorm gave them, and ``scale``, ``shift`` and ``order`` say what a column stands for;
+    the networks' weights are changed to suit. The first actnorm is applied at once, since a mean far from zero, folded
+    into weights, would cost digits.
+
+    Args:
+        flow: The flow; later changes of its parameters are not seen.
+    """
+
+    @torch.no_grad()
+    def __init__(self, flow: Glow) -> None:
+        first = flow.levels[0][0].actnorm  # type: ignore[index]
+        self.loc, self.scale = first.loc.clone(), torch.exp(SCALE_FACTOR * first.logscale)
+        self.networks: list[_Network] = []
+        order = torch.arange(flow.config.dim, device=self.loc.device)
+        scale, shift, finished = torch.ones_like(self.loc), torch.zeros_like(self.loc), []
+        for level, leaving in zip(flow.levels, flow.leaving, strict=True):
+            for step in level:  # type: ignore[attr-defined]
+                if step.actnorm is not first:
+                    scale, shift = (
+                        scale * torch.exp(SCALE_FACTOR * step.actnorm.logscale),
+                        step.actnorm.normalize(shift),
+                    )
+                order, scale, shift = (vector.flip(0) for vector in (order, scale, shift))
+                self.networks.append(_network(step.coupling, order, scale, shift))
+            stay = len(order) - leaving
+            finished.append((order[stay:], scale[stay:], shift[stay:]))
+            order, scale, shift = order[:stay], scale[:stay], shift[:stay]
+        self.order, self.last_scale, self.last_shift = (torch.cat(parts) for parts in zip(*finished, strict=True))
+
+    @torch.no_grad()
+    def __call__(self, x: Tensor) -> Tensor:
+        """Map data (n, d) to latents (n, d)."""
+        x = (x + self.loc).mul_(self.scale)
+        for reads, adds, ((w1, b1), (w2, b2), (w3, b3)) in self.networks:
+            hidden = linear(linear(x[:, reads], w1, b1).relu_(), w2, b2).relu_()
+            x[:, adds].add_(b3).addmm_(hidden, w3.T)
+        return x.index_select(1, self.order).mul_(self.last_scale).add_(self.last_shift)
+
+
+def _network(coupling: AdditiveCoupling, order: Tensor, scale: Tensor, shift: Tensor) -> _Network:
+    """Fold what the columns stand for, given in the coupling's order, into its network."""
+    net, kept = coupling.net, coupling.kept
+    logscales = (net.actnorm1.logscale, net.actnorm2.logscale, net.linear3.logscale)
+    s1, s2, s3 = (torch.exp(SCALE_FACTOR * logscale) for logscale in logscales)
+    w1 = net.linear1.weight * s1[:, None]
+    b1 = net.actnorm1.loc * s1 + w1 @ shift[:kept]
+    s3 = s3 / scale[kept:]
+    reads, adds = order[:kept].argsort(), order[kept:].argsort()
+    layers = (
+        ((w1 * scale[:kept])[:, reads], b1),
+        (net.linear2.weight * s2[:, None], net.actnorm2.loc * s2),
+        ((net.linear3.weight * s3[:, None])[adds], (net.linear3.bias * s3)[adds]),
+    )
+    return _Network(_span(order[:kept]), _span(order[kept:]), layers)
+
+
+def _span(columns: Tensor) -> slice:
+    """The slice of these neighbouring columns."""
+    return slice(int(columns.min()), int(columns.max()) + 1)

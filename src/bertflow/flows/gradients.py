@@ -1,0 +1,196 @@
+"""The objective of a batch and its gradients, written into the flat gradient vector.
+
+For the paper's flow (additive couplings; reversed or shuffled dimensions) the gradients are written out by hand: its
+tensors are so small that autograd would spend most of a step on its own bookkeeping. Other flows go through autograd.
+Neither waits for the device nor branches on a tensor, so that a step can be captured as a CUDA graph.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+from bertflow.flows.glow import Glow
+from bertflow.flows.layers import SCALE_FACTOR, AdditiveCoupling, Permutation
+from bertflow.flows.optimizer import FlatParameters
+
+
+class Objective:
+    """Bits per dimension of a batch, and their gradients by autograd.
+
+    Args:
+        flow: The flow; its parameters are views of ``parameters`` whenever this is called.
+        parameters: Where the gradients go.
+    """
+
+    def __init__(self, flow: Glow, parameters: FlatParameters) -> None:
+        self.flow, self.parameters = flow, parameters
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the objective () of ``x`` (n, d) and overwrite the gradients."""
+        self.parameters.gradients.zero_()
+        bits = self.flow.bits_per_dim(x)
+        bits.backward()
+        return bits.detach()
+
+    @torch.no_grad()
+    def bits(self, x: Tensor) -> Tensor:
+        """Return the objective alone."""
+        return self.flow.bits_per_dim(x)
+
+
+def objective(flow: Glow, parameters: FlatParameters) -> Objective:
+    """Return the quickest objective that the flow's layers allow."""
+    steps = [step for level in flow.levels for step in level]  # type: ignore[attr-defined]
+    by_hand = all(isinstance(s.coupling, AdditiveCoupling) and isinstance(s.permutation, Permutation) for s in steps)
+    return AdditiveObjective(flow, parameters) if by_hand else Objective(flow, parameters)
+
+
+class AdditiveObjective(Objective):
+    """The same numbers without autograd.
+
+    Every layer with parameters is y = (W·x + b)·s with s = exp(3·logscale); a step's own actnorm has W = 1. As the flat
+    vectors hold all logscales, then all b in the same order, s is one exponential for the whole flow, and so are the last
+    steps of the chain rule: with ∂log s and ∂(b·s) collected from all layers, ∂logscale = 3·∂log s and ∂b = s·∂(b·s).
+    """
+
+    def __init__(self, flow: Glow, parameters: FlatParameters) -> None:
+        super().__init__(flow, parameters)
+        values, gradients = parameters.named(parameters.values), parameters.named(parameters.gradients)
+        layers = [name.removesuffix(".logscale") for name in values if name.endswith(".logscale")]
+        sizes = [values[f"{layer}.logscale"].numel() for layer in layers]
+        count = sum(sizes)
+        self.logscale, self.b = parameters.values[:count], parameters.values[count : 2 * count]
+        self.d_logscale, self.d_b = parameters.gradients[:count], parameters.gradients[count : 2 * count]
+        self.scale, self.shift, self.d_log, self.d_shift = (torch.empty_like(self.b) for _ in range(4))
+        of_step = [layer.endswith(".actnorm") for layer in layers]
+        #: 1 where ∂log s still lacks the part through b·s; a step's actnorm has it, as its x and b may all but cancel
+        self.apart = torch.cat([torch.full((n,), float(not a)) for n, a in zip(sizes, of_step, strict=True)]).to(self.b)
+        self.nats = flow.config.dim * math.log(2)
+        self.d_log_det = SCALE_FACTOR / self.nats * (1 - self.apart)
+        vectors = (self.scale, self.shift, self.b, self.d_log, self.d_shift)
+        views = {layer: _Layer(*rest) for layer, *rest in zip(layers, *(v.split(sizes) for v in vectors), strict=True)}
+        for name in (name for name in values if name.endswith(".weight")):
+            layer = views[
+                name.removesuffix(".weight").replace(".linear1", ".actnorm1").replace(".linear2", ".actnorm2")
+            ]
+            layer.weight, layer.d_weight = values[name], gradients[name]
+        self.steps: list[list[_Step]] = []
+        for i, level in enumerate(flow.levels):
+            parts = [[views[f"levels.{i}.{j}.{part}"] for part in _Step.PARTS] for j in range(flow.config.depth)]
+            self.steps.append([_Step(level[j].permutation, *part) for j, part in enumerate(parts)])  # type: ignore[index]
+
+    @torch.no_grad()
+    def __call__(self, x: Tensor) -> Tensor:  # noqa: D102
+        z = self._latents(x)
+        bits = self._bits(z)
+        finished = z.div_(len(z) * self.nats).split(self.flow.leaving, dim=1)  # now their gradients
+        gradient = z[:, :0]
+        for level, done in zip(reversed(self.steps), reversed(finished), strict=True):
+            gradient = torch.cat((gradient, done), dim=1)
+            for step in reversed(level):
+                gradient = step.backward(gradient)
+        self.d_log.addcmul_(self.d_shift * self.apart, self.shift)
+        torch.mul(self.d_log, SCALE_FACTOR, out=self.d_logscale).sub_(self.d_log_det)
+        torch.mul(self.d_shift, self.scale, out=self.d_b)
+        return bits
+
+    @torch.no_grad()
+    def bits(self, x: Tensor) -> Tensor:  # noqa: D102
+        return self._bits(self._latents(x))
+
+    def _bits(self, z: Tensor) -> Tensor:
+        distance = z.square().sum() / (2 * len(z) * self.nats)
+        return distance - self.logscale @ self.d_log_det + math.log2(2 * math.pi) / 2
+
+    def _latents(self, x: Tensor) -> Tensor:
+        torch.exp(SCALE_FACTOR * self.logscale, out=self.scale)
+        torch.mul(self.b, self.scale, out=self.shift)
+        finished = []
+        for level, leaving in zip(self.steps, self.flow.leaving, strict=True):
+            for step in level:
+                x = step.forward(x)
+            x, done = x.split((x.shape[1] - leaving, leaving), dim=1)
+            finished.append(done)
+        return torch.cat(finished, dim=1)
+
+
+@dataclass
+class _Layer:
+    """A layer (W·x + b)·s, and where its gradients go, as views of the flow's vectors; m outputs.
+
+    Args:
+        scale: s (m,).
+        shift: b·s (m,).
+        b: The parameter (m,).
+        d_log: Gradient of log s, in a layer with weights without the part through b·s.
+        d_shift: Gradient of b·s.
+        weight: W (m, inputs); not in a step's actnorm.
+        d_weight: Its gradient.
+    """
+
+    scale: Tensor
+    shift: Tensor
+    b: Tensor
+    d_log: Tensor
+    d_shift: Tensor
+    weight: Tensor = None  # type: ignore[assignment]
+    d_weight: Tensor = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        self.column = self.scale[:, None]
+
+    def fold(self) -> Tensor:
+        """Return V = s·W (m, inputs)."""
+        return self.weight * self.column
+
+    def take(self, gradient: Tensor, x: Tensor) -> None:
+        """Collect the gradients of W, s and b·s from that of the output (n, m) and the input (n, inputs)."""
+        torch.mm(gradient.T, x, out=self.d_weight).mul_(self.column)
+        torch.sum(self.d_weight * self.weight, dim=1, out=self.d_log)
+        torch.sum(gradient, dim=0, out=self.d_shift)
+
+
+@dataclass
+class _Step:
+    """One step of flow; ``forward`` remembers what ``backward`` needs."""
+
+    PARTS = ("actnorm", "coupling.net.actnorm1", "coupling.net.actnorm2", "coupling.net.linear3")
+
+    permutation: Permutation
+    actnorm: _Layer
+    first: _Layer
+    second: _Layer
+    third: _Layer
+
+    def __post_init__(self) -> None:
+        self.sizes = (self.first.weight.shape[1], self.third.weight.shape[0])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (n, d) to (n, d)."""
+        self.normal = (x + self.actnorm.b).mul_(self.actnorm.scale)
+        y = self.permutation.reorder(self.normal)
+        self.kept, changed = y.split(self.sizes, dim=1)
+        self.v1, self.v2, self.v3 = self.first.fold(), self.second.fold(), self.third.fold()
+        self.h1 = linear(self.kept, self.v1, self.first.shift).relu_()
+        self.h2 = linear(self.h1, self.v2, self.second.shift).relu_()
+        changed.add_(self.third.shift).addmm_(self.h2, self.v3.T)
+        return y
+
+    def backward(self, gradient: Tensor) -> Tensor:
+        """Map the gradient of the output (n, d) to that of the input, and collect those of the parameters."""
+        kept, changed = gradient.split(self.sizes, dim=1)
+        self.third.take(changed, self.h2)
+        hidden = (changed @ self.v3).mul_(self.h2.sign())  # 1 where the ReLU let it pass, 0 elsewhere
+        self.second.take(hidden, self.h1)
+        hidden = (hidden @ self.v2).mul_(self.h1.sign())
+        self.first.take(hidden, self.kept)
+        kept.addmm_(hidden, self.v1)
+        gradient = self.permutation.inverse(gradient)
+        torch.sum(gradient, dim=0, out=self.actnorm.d_shift)
+        torch.sum(gradient * self.normal, dim=0, out=self.actnorm.d_log)
+        return gradient.mul_(self.actnorm.scale)
