@@ -1,16 +1,34 @@
-# Each target sets up what it needs in .venv, quietly and only once.
+# Each target sets up what it needs in .venv, quietly and only once; test-core and test-lowest have their own.
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+INSTALL := -m pip install -qq --disable-pip-version-check
+PIP := $(BIN)/python $(INSTALL) -c constraints.txt
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-core test-lowest lint bench clean
 .SILENT:
 
 demo: .venv/core
 	$(BIN)/bertflow demo
 
 test: .venv/dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
+# As a user has it without extras: the built package, and what needs an extra says so.
+test-core:
+	test -x .venv-core/bin/python || $(PYTHON) -m venv .venv-core
+	.venv-core/bin/python $(INSTALL) -c constraints.txt . pytest
+	.venv-core/bin/python -m pytest $(CORE)
+CORE := tests/test_extras.py tests/test_public_api.py tests/test_data.py tests/flows tests/calibrators
+
+# The lowest versions that pyproject.toml allows. Warnings are no errors there: old packages warn of each other.
+# Tuning on NLI asks for a newer sentence-transformers than the rest, so it comes last.
+test-lowest:
+	test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python $(INSTALL) -c constraints-lowest.txt -e '.[$(LOWEST)]' pytest pandas
+	.venv-lowest/bin/python -m pytest -W default $(wildcard tests/test_*.py) tests/integrations tests/report
+	.venv-lowest/bin/python $(INSTALL) -e '.[nli]' accelerate==1.7.0 sentence-transformers==6.2.0
+	.venv-lowest/bin/python -m pytest -W default tests/test_finetuning.py
+LOWEST := data,evaluation,faiss,figures,mteb,onnx,parquet,ray,sentence-transformers
 
 lint: .venv/dev
 	$(BIN)/ruff check .
@@ -18,10 +36,10 @@ lint: .venv/dev
 	$(BIN)/mypy
 
 bench: .venv/dev
-	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+	for script in encoding fitting applying; do $(BIN)/python benchmarks/$$script.py || exit 1; done
 
 clean:
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-core .venv-lowest build dist .mypy_cache .pytest_cache .ruff_cache
 
 .venv/core: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("bertflow needs Python 3.10 or newer; this is %d.%d. Try: make PYTHON=python3.12" % sys.version_info[:2] if sys.version_info < (3, 10) else 0)'
