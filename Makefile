@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := -m pip install -qq --disable-pip-version-check
+PYTEST := -m pytest --numprocesses auto --dist worksteal
 PIP := $(BIN)/python $(INSTALL) -c constraints.txt
 
 .PHONY: demo test test-core test-lowest lint bench clean
@@ -11,23 +12,23 @@ demo: .venv/core
 	$(BIN)/bertflow demo
 
 test: .venv/dev
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
+	$(BIN)/python $(PYTEST)
 
 # As a user has it without extras: the built package, and what needs an extra says so.
 test-core:
 	test -x .venv-core/bin/python || $(PYTHON) -m venv .venv-core
-	.venv-core/bin/python $(INSTALL) -c constraints.txt . pytest
-	.venv-core/bin/python -m pytest $(CORE)
+	.venv-core/bin/python $(INSTALL) -c constraints.txt . pytest-xdist
+	.venv-core/bin/python $(PYTEST) $(CORE)
 CORE := tests/test_extras.py tests/test_public_api.py tests/test_data.py tests/flows tests/calibrators
 
 # The lowest versions that pyproject.toml allows. Warnings are no errors there: old packages warn of each other.
 # Tuning on NLI asks for a newer sentence-transformers than the rest, so it comes last.
 test-lowest:
 	test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
-	.venv-lowest/bin/python $(INSTALL) -c constraints-lowest.txt -e '.[$(LOWEST)]' pytest pandas
-	.venv-lowest/bin/python -m pytest -W default --ignore tests/pretraining
+	.venv-lowest/bin/python $(INSTALL) -c constraints-lowest.txt -e '.[$(LOWEST)]' pytest-xdist pandas
+	.venv-lowest/bin/python $(PYTEST) -W default --ignore tests/pretraining
 	.venv-lowest/bin/python $(INSTALL) accelerate==1.7.0 sentence-transformers==6.2.0
-	.venv-lowest/bin/python -m pytest -W default tests/test_finetuning.py
+	.venv-lowest/bin/python $(PYTEST) -W default tests/test_finetuning.py
 LOWEST := data,evaluation,faiss,figures,mteb,onnx,parquet,ray,sentence-transformers
 
 lint: .venv/dev

@@ -35,7 +35,7 @@ for a, b in [("A man is eating.", "Someone has lunch."), ("A man is eating.", "T
     print(f"  {model.similarity(a, b):+.3f}  {a} | {b}")
 """
 
-model = BertFlow.fit(sample_sentences()[:1500], encoder="mini", calibrator=Whitening())
+model = BertFlow.fit(sample_sentences()[:1000], encoder="mini", calibrator=Whitening())
 
 with tempfile.TemporaryDirectory() as folder:
     result = export_onnx(model, f"{folder}/onnx-model")
