@@ -26,7 +26,7 @@ CORE := tests/test_extras.py tests/test_public_api.py tests/test_data.py tests/f
 test-lowest:
 	test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python $(INSTALL) -c constraints-lowest.txt -e '.[$(LOWEST)]' pytest-xdist pandas
-	.venv-lowest/bin/python $(PYTEST) -W default --ignore tests/pretraining
+	.venv-lowest/bin/python $(PYTEST) -W default --ignore tests/pretraining --ignore tests/test_finetuning.py
 	.venv-lowest/bin/python $(INSTALL) accelerate==1.7.0 sentence-transformers==6.2.0
 	.venv-lowest/bin/python $(PYTEST) -W default tests/test_finetuning.py
 LOWEST := data,evaluation,faiss,figures,mteb,onnx,parquet,ray,sentence-transformers
