@@ -12,7 +12,7 @@ import lzma
 import re
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -32,15 +32,23 @@ from bertflow.evaluation.scores import metric_value
 from bertflow.evaluation.tasks import load_task
 
 Encode = Callable[[list[str]], np.ndarray]
-BATCH_SIZES = {"cpu": (32, 128), "cuda": (32, 128, 512)}
+BATCH_SIZES = {"cpu": (32, 128), "cuda": (128, 512, 2048)}
 
 
-def main(quick: bool = False, repeats: int = 5, texts: int = 0) -> None:
-    """Print a markdown table of ratios; ``texts`` says how many of each mix (default: by model and device)."""
+def main(quick: bool = False, repeats: int = 5, texts: int = 0, device: list[str] = [], model: list[str] = []) -> None:  # noqa: B006
+    """Print a markdown table of ratios.
+
+    Args:
+        quick: Two repeats, few texts.
+        repeats: Turns of each contender.
+        texts: How many of each mix; default: by model and device.
+        device: cpu, cuda; default: what is there.
+        model: mini, BERT-base-shaped; default: both.
+    """
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     repeats = 2 if quick else repeats
-    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    devices = device or ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     threads = torch.get_num_threads()
     print(f"ours ÷ SentenceTransformer in sentences a second; {threads} CPU threads, {repeats} repeats\n")
     print(
@@ -50,21 +58,20 @@ def main(quick: bool = False, repeats: int = 5, texts: int = 0) -> None:
     )
     with tempfile.TemporaryDirectory() as scratch:
         models = {"mini": mini_folder(), "BERT-base-shaped": base_shaped(Path(scratch))}
-        for device in devices:
-            for name, folder in models.items():
-                count = texts or (200 if quick else {"cpu": 2000, "cuda": 50_000}[device])
-                count = count if name == "mini" or device == "cuda" else max(count // 20, 50)
+        for place in devices:
+            for name in model or models:
+                count = texts or (200 if quick else {"cpu": 2000, "cuda": 50_000}[place])
+                count = count if name == "mini" or place == "cuda" else max(count // 20, 50)
                 for mix, sentences in mixes(count).items():
-                    for line in compare(folder, device, sentences, repeats):
-                        print(f"| {name} | {device} | {len(sentences)} {mix} | {line}", flush=True)
+                    for line in compare(models[name], place, sentences, repeats):
+                        print(f"| {name} | {place} | {len(sentences)} {mix} | {line}", flush=True)
         if "cuda" in devices:
             print_cost_of_bfloat16()
 
 
-def compare(folder: Path, device: str, sentences: list[str], repeats: int) -> list[str]:
-    """Time the peers in turns, and return the rest of a table row for each batch size of the other."""
-    dtypes = [torch.float32] if device == "cpu" else [torch.float32, torch.bfloat16]
-    lines = []
+def compare(folder: Path, device: str, sentences: list[str], repeats: int) -> Iterator[str]:
+    """Time the peers in turns, and yield the rest of a table row for each batch size of the other."""
+    dtypes = [torch.float32] if device == "cpu" else [torch.bfloat16, torch.float32]
     for dtype in dtypes:
         transformer = Transformer(str(folder), model_kwargs={"dtype": dtype})
         other = SentenceTransformer(
@@ -82,8 +89,7 @@ def compare(folder: Path, device: str, sentences: list[str], repeats: int) -> li
             ratios = times[peer] / times["ours"]
             kind = "" if len(dtypes) == 1 else f" {str(dtype).removeprefix('torch.')}"
             spread = f"{ratios.min():.2f}–{ratios.max():.2f} | {times[peer].min() / times['ours'].min():.2f}×"
-            lines.append(f"{peer}{kind} | {np.median(ratios):.2f}× | {spread} | {difference:.1e} |")
-    return lines
+            yield f"{peer}{kind} | {np.median(ratios):.2f}× | {spread} | {difference:.1e} |"
 
 
 def in_turns(

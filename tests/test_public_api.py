@@ -12,7 +12,7 @@ SOURCE = Path(bertflow.__file__).parent
 # The house's floors, from the ground up; imports point down, or to a room on the same floor without going in circles.
 FLOORS: list[set[str]] = [
     {"version", "errors", "arrays", "moments", "atomic", "sentences", "textfiles", "wordvectors", "data"},
-    {"batching", "pooling", "pretrained", "flows", "evaluation", "analysis"},
+    {"batching", "packing", "pooling", "pretrained", "flows", "evaluation", "analysis"},
     {"encoder", "shards", "calibrators"},
     {"model", "model_card", "persistence"},
     set(),  # every room not named here, such as integrations: it stands on the model, and only the cli on it
