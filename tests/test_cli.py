@@ -201,3 +201,44 @@ def test_demo_shows_before_and_after(run, tmp_path):
     assert [row["name"] for row in result["spearman"]][:2] == ["all", "ordinary"]
     assert len(result["searches"]) == 3
     assert BertFlow.from_pretrained(result["saved"]).encode("One sentence.").shape == (256,)
+
+
+def test_fit_from_a_model_adapts_it(run, model_folder, tmp_path):
+    (tmp_path / "own.txt").write_text("\n".join(sample_sentences()[300:400]), encoding="utf-8")
+    for base, earlier in ((model_folder, 300), ("mini-flow", None)):
+        code, out, _ = run("fit", tmp_path / "own.txt", "--from", base, "-o", tmp_path / "adapted", "--json", "-q")
+        training = json.loads(out)["training"]
+        assert code == 0
+        assert training["sentences"] == 100
+        assert training["earlier_sentences"] == (earlier or BertFlow.from_pretrained(base).training["sentences"])
+        code, out, _ = run("similarity", "-m", tmp_path / "adapted", "It rains.", "Rain falls.")
+        assert code == 0
+        assert -1 <= float(out) <= 1
+
+
+def test_fit_from_a_model_says_what_it_did(run, model_folder, tmp_path):
+    (tmp_path / "own.txt").write_text("\n".join(sample_sentences()[300:400]), encoding="utf-8")
+    code, out, _ = run("fit", tmp_path / "own.txt", "--from", model_folder, "-o", tmp_path / "adapted", "-q")
+    assert code == 0
+    assert "100 different sentences, after 300 earlier ones" in " ".join(out.split())
+    (tmp_path / "own.txt").write_text("\n".join(sample_sentences()[300:305]), encoding="utf-8")
+    code, _, err = run("fit", tmp_path / "own.txt", "--from", model_folder, "-o", tmp_path / "adapted", "-q")
+    assert code == 1
+    assert "10 at least" in err
+
+
+@pytest.mark.parametrize("option", [("--encoder", "mini"), ("--preset", "paper"), ("--calibrator", "whitening")])
+def test_fit_from_a_model_takes_no_other_encoder_or_calibrator(run, model_folder, tmp_path, option):
+    (tmp_path / "own.txt").write_text("\n".join(sample_sentences()[:50]), encoding="utf-8")
+    code, _, err = run("fit", tmp_path / "own.txt", "--from", model_folder, "-o", tmp_path / "m", *option)
+    assert code == 1
+    assert f"leave out {option[0]}" in " ".join(err.split())
+
+
+def test_the_flow_that_ships_is_a_model_for_every_command(run, tmp_path):
+    (tmp_path / "own.txt").write_text("Rain falls.\nThe cat sleeps.\n", encoding="utf-8")
+    assert run("embed", tmp_path / "own.txt", "-m", "mini-flow", "-o", tmp_path / "v.npy", "-q")[0] == 0
+    assert np.load(tmp_path / "v.npy").shape == (2, 256)
+    code, out, _ = run("info", "mini-flow", "--json")
+    assert code == 0
+    assert json.loads(out)["encoder"]["name"] == "mini"

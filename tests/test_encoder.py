@@ -687,3 +687,19 @@ def test_what_is_no_encoder_is_refused(thing):
 def test_unknown_device():
     with pytest.raises(InputError, match="is not a device"):
         Encoder("mini", device="gpu")
+
+
+def test_words_only_pools_no_punctuation_and_no_special_tokens(tiny):
+    encoder = Encoder(tiny("roberta"), "mean", words_only=True, device="cpu")
+    with LayerReader(encoder.model, "mean") as reader, torch.inference_mode():
+        ids = torch.tensor([encoder.tokenizer("ab,c!")["input_ids"]])
+        states = reader(ids, torch.ones_like(ids))[-1][0]
+    kept = [i for i, token in enumerate(encoder.tokenizer.convert_ids_to_tokens(ids[0])) if token in "abc"]
+    assert len(kept) == 3
+    np.testing.assert_allclose(encoder.encode(["ab,c!"])[0], states[kept].mean(0).numpy(), atol=1e-5)
+
+
+def test_words_only_pools_all_of_a_text_without_words(tiny):
+    plain, words = (Encoder(tiny("roberta"), "mean", words_only=only, device="cpu") for only in (False, True))
+    np.testing.assert_allclose(words.encode(["?!", ""]), plain.encode(["?!", ""]), atol=1e-6)
+    assert plain.fingerprint != words.fingerprint

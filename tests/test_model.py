@@ -574,3 +574,35 @@ def test_real_embeddings_come_back_from_their_latents(real):
     latents = model.calibrator.transform(vectors)
     assert vectors.dtype == latents.dtype == np.float32
     assert np.abs(model.calibrator.inverse_transform(latents) - vectors).max() < 1e-3
+
+
+# --- going on from a fitted model
+
+
+def test_partial_fit_adapts_the_calibrator_and_forgets_old_results(encoder, sentences):
+    model = BertFlow.fit(sentences[:200], encoder)
+    model.add_result("STS-B", SCORE)
+    before = model.calibrator.score(encoder.encode(sentences[200:]))
+    assert model.partial_fit([*sentences[200:], *sentences[200:]]) is model
+    assert model.calibrator.score(encoder.encode(sentences[200:])) > before
+    assert model.results == []
+    assert model.training["sentences"] == 200
+    assert model.training["earlier_sentences"] == 200
+    assert model.partial_fit(sentences[:50]).training["earlier_sentences"] == 400
+
+
+def test_partial_fit_of_a_linear_calibrator_is_exact_until_it_is_saved(encoder, sentences, tmp_path):
+    model = BertFlow.fit(sentences[:200], encoder, calibrator=Whitening()).partial_fit(sentences[200:])
+    whole = BertFlow.fit(sentences, encoder, calibrator=Whitening())
+    assert np.allclose(model.encode(TEXTS), whole.encode(TEXTS), atol=1e-3)
+    loaded = BertFlow.from_pretrained(model.save_pretrained(tmp_path / "model"), encoder=encoder)
+    with pytest.raises(InputError, match="keeps no moments to add to"):
+        loaded.partial_fit(sentences)
+
+
+def test_partial_fit_needs_a_calibrator_that_can(encoder, sentences):
+    class _Fixed(Identity):
+        partial_fit = property()  # as if it were not there
+
+    with pytest.raises(InputError, match="_Fixed has no partial_fit"):
+        BertFlow.fit(sentences[:20], encoder, calibrator=_Fixed()).partial_fit(sentences)

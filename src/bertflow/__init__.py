@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bertflow.version import __version__
 
 if TYPE_CHECKING:
+    from bertflow.advice import advise
     from bertflow.calibrators import (
         Calibrator,
         FlowCalibrator,
@@ -49,6 +50,7 @@ _HOME = {
     "RemoveTopComponents": "bertflow.calibrators",
     "Identity": "bertflow.calibrators",
     "TruncationWarning": "bertflow.errors",
+    "advise": "bertflow.advice",
     "analyze": "bertflow.inspection",
     "attach": "bertflow.integrations.sentence_transformers_export",
     "find_outliers": "bertflow.inspection",
@@ -78,6 +80,7 @@ __all__ = [
     "TruncationWarning",
     "Whitening",
     "__version__",
+    "advise",
     "analyze",
     "attach",
     "find_outliers",

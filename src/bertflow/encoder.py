@@ -24,6 +24,7 @@ from bertflow.pooling import LayerReader, check_pooling, pool
 from bertflow.pretrained import load_pretrained, quiet_transformers
 from bertflow.sentences import batches_by_length as batches_by_length
 from bertflow.sentences import check_sentences as check_sentences
+from bertflow.sentences import word_tokens
 from bertflow.wordvectors import AveragedWordVectors
 
 DEFAULT_POOLING = "first-last-avg"
@@ -57,6 +58,7 @@ class Encoder:
         max_length: Tokens read of each text; longer ones are cut with one warning. Default: what the model allows.
         device: Default: cuda, then mps, then cpu.
         dtype: Of the transformer. Default: float32 on a CPU or mps; on cuda the checkpoint's own. Vectors are float32 always.
+        words_only: Pool only tokens that have a letter or a digit: no punctuation, no special tokens (but ``cls`` stays).
         token_budget: Tokens a batch, padding included. Default: 2 048 on a CPU, 65 536 elsewhere.
         revision: A branch, tag or commit of the model on the hub.
         token: Access token for private models.
@@ -75,6 +77,7 @@ class Encoder:
         max_length: int | None = None,
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,
+        words_only: bool = False,
         token_budget: int | None = None,
         revision: str | None = None,
         token: str | None = None,
@@ -93,12 +96,14 @@ class Encoder:
         self.revision = getattr(self.model.config, "_commit_hash", None) or revision
         self.dim = int(self.model.config.hidden_size)
         self.max_length = _max_length(max_length, self.tokenizer, self.model)
+        self.words_only = words_only
+        self._words = torch.from_numpy(word_tokens(self.tokenizer)).to(self.device) if words_only else None
         self.token_budget = token_budget or (2048 if self.device.type == "cpu" else 65_536)
 
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the weights, the vocabulary and the settings."""
-        digest = hashlib.sha256(f"{self.pooling} {self.max_length}".encode())
+        digest = hashlib.sha256(f"{self.pooling} {self.max_length}{' words only' * self.words_only}".encode())
         _digest_weights(digest, self.model)
         digest.update(repr(sorted(self.tokenizer.get_vocab().items())).encode())
         return digest.hexdigest()[:32]
@@ -111,6 +116,7 @@ class Encoder:
             "revision": self.revision,
             "pooling": self.pooling,
             "max_length": self.max_length,
+            "words_only": self.words_only,
             "dim": self.dim,
             "fingerprint": self.fingerprint,
         }
@@ -189,10 +195,17 @@ class Encoder:
     def _encode_batch(self, reader: LayerReader, batch: Batch) -> tuple[Tensor, torch.cuda.Event | None]:
         """Return vectors (n, d) on the CPU, and on cuda what tells when they have arrived there."""
         ids, mask = (part.to(self.device, non_blocking=True) for part in (batch.ids, batch.mask))
-        vectors = pool(reader(ids, mask), mask, self.pooling)
+        vectors = pool(reader(ids, mask), self._pooled(ids, mask), self.pooling)
         if self.device.type != "cuda":
             return vectors.cpu(), None
         return vectors.to("cpu", non_blocking=True), torch.cuda.current_stream(self.device).record_event()
+
+    def _pooled(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Which tokens (n, tokens) are pooled; all of a text that has no word."""
+        if self._words is None:
+            return mask
+        words = mask * self._words[ids]
+        return torch.where(words.any(1, keepdim=True), words, mask)
 
 
 class SentenceTransformerEncoder:

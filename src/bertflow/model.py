@@ -16,10 +16,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from bertflow import persistence
 from bertflow.arrays import Matrix, as_matrix, unit_rows
-from bertflow.calibrators import Calibrator, FlowCalibrator
+from bertflow.calibrators import BlockFlow, Calibrator, FlowCalibrator
+from bertflow.data import mini_flow_folder
 from bertflow.encoder import SentenceTransformerEncoder, TextEncoder, as_encoder, check_sentences
 from bertflow.errors import InputError, ModelFolderError, require
+from bertflow.joined import TOKEN_PRESETS, JoinedEncoder, distill
 from bertflow.model_card import Result, measured, merged, model_card
+from bertflow.static import StaticEncoder
 
 if TYPE_CHECKING:
     from bertflow.evaluation import Score
@@ -81,7 +84,8 @@ class BertFlow(ModelHubMixin):
             sentences: Text like the text to be compared later, a few thousand sentences or more; repeated ones count once.
             encoder: ``"mini"``, a Hugging Face id, a folder, a ``SentenceTransformer`` or an ``Encoder``.
             pooling: One of ``bertflow.POOLINGS``; default ``"first-last-avg"``. Not with a SentenceTransformer.
-            preset: ``"default"`` or ``"paper"``.
+            preset: Of the flow: ``"default"`` or ``"paper"``. For encoders that are not tuned for similarity also ``"static"``,
+                which looks tokens up in a table, and ``"best"``, which adds the words in their sentence.
             calibrator: Instead of a ``FlowCalibrator`` of that preset.
             random_state: Makes the result repeatable.
             show_progress_bar: Show progress of encoding and fitting.
@@ -94,21 +98,43 @@ class BertFlow(ModelHubMixin):
             )
         if len(texts) < FEW:
             logger.warning("Only %d different sentences: calibration wants a few thousand to be worth it.", len(texts))
-        text_encoder = as_encoder(encoder, pooling, **encoder_options)
-        vectors = text_encoder.encode(texts, show_progress_bar=show_progress_bar)
-        if calibrator is None:
-            device = encoder_options.get("device")
-            calibrator = FlowCalibrator(
-                preset=preset, random_state=random_state, device=device, verbose=show_progress_bar
-            )
-        calibrator.fit(vectors)
-        history = getattr(calibrator, "history_", None)
-        training = {
-            "sentences": len(texts),
-            "sentences_sha256": hashlib.sha256("\n".join(texts).encode("utf-8", "surrogatepass")).hexdigest(),
-            **(history.summary() if history else {}),
+        of_flow: dict[str, Any] = {
+            "random_state": random_state,
+            "device": encoder_options.get("device"),
+            "verbose": show_progress_bar,
         }
-        return cls(text_encoder, calibrator, training)
+        text_encoder: TextEncoder
+        if preset in TOKEN_PRESETS:
+            if pooling is not None or calibrator is not None:
+                raise InputError(f"The preset {preset!r} brings its own pooling and calibrator; leave out yours.")
+            text_encoder = distill(preset, encoder, texts, show_progress_bar=show_progress_bar, **encoder_options)
+            calibrator = BlockFlow(text_encoder.blocks, **of_flow)
+        else:
+            text_encoder = as_encoder(encoder, pooling, **encoder_options)
+        vectors = text_encoder.encode(texts, show_progress_bar=show_progress_bar)
+        calibrator = FlowCalibrator(preset=preset, **of_flow) if calibrator is None else calibrator
+        return cls(text_encoder, calibrator.fit(vectors), _training(texts, calibrator))
+
+    def partial_fit(self, sentences: Sequence[str], *, show_progress_bar: bool = False) -> BertFlow:
+        """Adapt the calibrator to more unlabelled sentences; the encoder stays frozen. Returns itself.
+
+        For little text of one's own, on top of a model that knows more, such as ``"mini-flow"``. A flow moves towards the
+        new sentences, unless that would make unseen ones of them less likely; a linear calibrator counts them in with the
+        earlier ones. What was measured of the model before (``results``) no longer holds and is dropped.
+
+        Args:
+            sentences: Text like the text to be compared later, a hundred sentences or more; repeated ones count once.
+            show_progress_bar: Show progress of encoding.
+        """
+        if not hasattr(self.calibrator, "partial_fit"):
+            raise InputError(f"{type(self.calibrator).__name__} has no partial_fit: fit a new model with BertFlow.fit.")
+        texts = list(dict.fromkeys(check_sentences(sentences)))
+        self.calibrator.partial_fit(self.encoder.encode(texts, show_progress_bar=show_progress_bar))
+        known = ("sentences", "fitted_vectors", "earlier_sentences")  # the second where it was fitted on shards
+        earlier = sum(self.training.get(name) or 0 for name in known)
+        self.training = _training(texts, self.calibrator) | {"earlier_sentences": earlier}
+        self.results = []
+        return self
 
     @property
     def dim(self) -> int:
@@ -185,6 +211,8 @@ class BertFlow(ModelHubMixin):
 
     def _save_pretrained(self, save_directory: Path, bundle_encoder: bool = False) -> Path:  # type: ignore[override]
         write = getattr(self.encoder, "save", None) if bundle_encoder else None
+        if isinstance(self.encoder, StaticEncoder | JoinedEncoder):  # their tables are found nowhere else
+            write = self.encoder.save if bundle_encoder else self.encoder.save_table
         if bundle_encoder and write is None:
             raise InputError(f"{type(self.encoder).__name__} has no save(folder), so it cannot be bundled.")
         return persistence.save(save_directory, self._config(), self.calibrator.get_state()[1], write)
@@ -228,7 +256,8 @@ class BertFlow(ModelHubMixin):
         """Load a saved model.
 
         Args:
-            path_or_id: A folder, or an id on the Hugging Face hub.
+            path_or_id: A folder, an id on the Hugging Face hub, or ``"mini-flow"``, which ships inside: ``"mini"`` with a
+                flow that was fitted on general text.
             encoder: An encoder in place of the one that the model names; a warning says so if it is another one.
             device: Default: cuda, then mps, then cpu.
             revision: Branch, tag or commit on the hub.
@@ -252,12 +281,18 @@ class BertFlow(ModelHubMixin):
                 raise InputError("'encoder' is missing; for a calibrator alone, give encoder=…")
             known = {"fingerprint": None, **given, "name": given["name"]}
             calibrator = Calibrator.from_state(config["calibrator"], arrays, device=device)
+        named = encoder is None
         if encoder is None:
             encoder = _load_encoder(known, folder if config.get("bundled_encoder") else None, device, local_files_only)
         model = cls(encoder, calibrator, config.get("training"))
         model.card = config.get("card", {})
         if known["name"] is None or model.encoder.fingerprint == known["fingerprint"]:
             model.results = config.get("results", [])
+        elif named and folder == mini_flow_folder():
+            raise ModelFolderError(
+                "The flow 'mini-flow' was fitted on another encoder than the 'mini' that is here, whose weights or settings "
+                "differ. Install bertflow anew, or fit a flow on it: BertFlow.fit(sentences, encoder='mini')."
+            )
         else:
             warnings.warn(
                 f"The calibrator was fitted on the encoder {known['name']!r}; {model.encoder.name!r} has other weights or "
@@ -280,6 +315,15 @@ def _listed(sentences: str | Sequence[str]) -> list[str]:
     return [sentences] if isinstance(sentences, str) else check_sentences(sentences)
 
 
+def _training(texts: list[str], calibrator: Calibrator) -> dict[str, Any]:
+    history = getattr(calibrator, "history_", None)
+    return {
+        "sentences": len(texts),
+        "sentences_sha256": hashlib.sha256("\n".join(texts).encode("utf-8", "surrogatepass")).hexdigest(),
+        **(history.summary() if history else {}),
+    }
+
+
 def _load_encoder(
     known: dict[str, Any], bundle: Path | None, device: str | None, local_files_only: bool
 ) -> TextEncoder:
@@ -288,12 +332,15 @@ def _load_encoder(
     library = require("sentence_transformers", "sentence-transformers") if theirs else None
     options = {"device": device, "local_files_only": local_files_only}
     try:
+        if known.get("kind") == "static":
+            return StaticEncoder.load(place)
+        if known.get("kind") == "joined":
+            return JoinedEncoder.load(place, known["contextual"], **options)
         if library:
             return SentenceTransformerEncoder(library.SentenceTransformer(place, **options), name=known["name"])
         revision = None if bundle else known.get("revision")
-        encoder = as_encoder(
-            place, known.get("pooling"), max_length=known.get("max_length"), revision=revision, **options
-        )
+        options |= {"max_length": known.get("max_length"), "words_only": known.get("words_only", False)}
+        encoder = as_encoder(place, known.get("pooling"), revision=revision, **options)
     except Exception as error:  # sentence-transformers raises many kinds
         raise ModelFolderError(
             f"The model's encoder {known['name']!r} cannot be loaded: {error} Give one with encoder=…, or save the model with "

@@ -18,7 +18,7 @@ import safetensors
 import safetensors.numpy
 
 from bertflow.atomic import atomic_file, atomic_folder, recover
-from bertflow.data import MINI
+from bertflow.data import MINI, MINI_FLOW, mini_flow_folder
 from bertflow.errors import BertflowError, ModelFolderError
 from bertflow.model_card import Result, is_hub_id, merged, model_card, renewed
 from bertflow.version import __version__
@@ -121,12 +121,14 @@ def locate(path_or_id: str | Path, **hub: Any) -> Path:
     """Return the local folder of a model, downloading it from the Hugging Face hub when it is an id.
 
     Args:
-        path_or_id: A folder, or an id such as ``"someone/bert-base-uncased-flow"``.
+        path_or_id: A folder, ``"mini-flow"`` (ships inside), or an id such as ``"someone/bert-base-uncased-flow"``.
         hub: ``revision``, ``token``, ``cache_dir``, ``local_files_only``, ``force_download``.
     """
     folder = Path(path_or_id)
     recover(folder)
     text = str(path_or_id)
+    if text == MINI_FLOW and not folder.is_dir():
+        return mini_flow_folder()
     if folder.is_dir() or text.count("/") != 1 or text.startswith((".", "/", "~")):
         return folder
     from huggingface_hub import snapshot_download
@@ -155,7 +157,7 @@ def load_calibrator(path_or_id: str | Path, *, device: str | None = None, **hub:
     """Load a saved calibrator, or that of a saved model.
 
     Args:
-        path_or_id: A folder, or an id on the Hugging Face hub.
+        path_or_id: A folder, ``"mini-flow"``, or an id on the Hugging Face hub.
         device: Default: cuda, then mps, then cpu.
         hub: ``revision``, ``token``, ``cache_dir``, ``local_files_only``, ``force_download``.
     """

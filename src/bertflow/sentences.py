@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -46,3 +47,11 @@ def batches_by_length(lengths: Sequence[int], token_budget: int) -> Iterator[lis
         batch.append(row)
     if batch:
         yield batch
+
+
+def word_tokens(tokenizer: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Whether each token (tokens,) of a vocabulary has a letter or a digit, or is part of a character; special ones: no."""
+    special = set(tokenizer.all_special_ids)
+    texts = [tokenizer.decode([token]) for token in range(len(tokenizer))]
+    words = [any(c.isalnum() or c == "\ufffd" for c in text) for text in texts]
+    return np.array([word and token not in special for token, word in enumerate(words)])

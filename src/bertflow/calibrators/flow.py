@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -14,12 +15,17 @@ from bertflow.arrays import Matrix, choose_device
 from bertflow.calibrators.base import Calibrator, draw_seed, take_arrays
 from bertflow.errors import InputError
 from bertflow.flows import Glow, GlowConfig, History, fold, train
-from bertflow.flows.presets import preset
+from bertflow.flows.presets import TrainingConfig, preset
 from bertflow.flows.reducer import ALONE, Reducer
 from bertflow.flows.training import Callback
 
 ROWS_AT_ONCE = {"cpu": 512}  # few enough to stay in the processor's cache
 ROWS_AT_ONCE_ELSEWHERE = 16384  # flat memory, and enough to keep a GPU busy
+
+# Going on from a fitted flow, see docs/refit.md: at the full rate a hundred rows unlearn more than they teach.
+PARTIAL_RATE = 0.3
+PARTIAL_HELD_OUT = 64, 0.2  # rows, but no more than this part of them
+PARTIAL_ROWS = 10  # at least
 
 
 class FlowCalibrator(Calibrator):
@@ -95,18 +101,40 @@ class FlowCalibrator(Calibrator):
         """
         x = self._check_fit(X)
         seed = draw_seed(self.random_state)
-        changes = {name: getattr(self, name) for name in ("epochs", "batch_size", "learning_rate")}
-        config = replace(preset(self.preset), **{name: value for name, value in changes.items() if value is not None})
-        self.flow_ = self._build(x.shape[1], seed).to(choose_device(self.device), _torch_dtype(x))
-        self.history_: History = train(
-            self.flow_,
-            torch.from_numpy(np.require(x, requirements=["C", "W"])),  # torch takes no read-only memory map
+        flow = self._build(x.shape[1], seed).to(choose_device(self.device), _torch_dtype(x))
+        return self._train(flow, x, self._config(), seed=seed, reducer=reducer)
+
+    @torch.inference_mode(False)
+    def partial_fit(self, X: object, y: object = None) -> FlowCalibrator:
+        """Go on from the fitted flow with new rows ``X`` (n, d), at least 10; an unfitted one is fitted. ``y`` is ignored.
+
+        For a flow of general text and little text of one's own. The earlier rows are not kept, so this adapts rather than
+        adds: the schedule of ``fit`` at three tenths of its rate, with a fifth of few rows or a few of many held out. The
+        flow that is likeliest there stays, and that may be the old one (``history_.best_step`` is then 0).
+        """
+        if not hasattr(self, "flow_"):
+            return self.fit(X)
+        x = self._check(X)
+        if len(x) < PARTIAL_ROWS:
+            raise InputError(f"{len(x)} row(s) teach a flow nothing; partial_fit takes {PARTIAL_ROWS} at least.")
+        config, (rows, most) = self._config(), PARTIAL_HELD_OUT
+        config = replace(
             config,
-            seed=seed,
-            callbacks=self.callbacks or (),
-            show_progress_bar=self.verbose,
-            reducer=reducer,
+            learning_rate=PARTIAL_RATE * config.learning_rate,
+            validation_fraction=max(config.validation_fraction, min(rows / len(x), most)),
         )
+        seed = draw_seed(self.random_state)
+        return self._train(deepcopy(self.flow_), x, config, seed=seed, initialize=False, min_held_out=1)
+
+    def _config(self) -> TrainingConfig:
+        changes = {name: getattr(self, name) for name in ("epochs", "batch_size", "learning_rate")}
+        return replace(preset(self.preset), **{name: value for name, value in changes.items() if value is not None})
+
+    def _train(self, flow: Glow, x: Matrix, config: TrainingConfig, **options: Any) -> FlowCalibrator:
+        rows = torch.from_numpy(np.require(x, requirements=["C", "W"]))  # torch takes no read-only memory map
+        options |= {"callbacks": self.callbacks or (), "show_progress_bar": self.verbose}
+        self.history_: History = train(flow, rows, config, **options)
+        self.flow_ = flow
         self._n_features_out = x.shape[1]
         return self
 

@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from bertflow.cli import analysis, evaluation, models
+from bertflow.cli.advice import advise
 from bertflow.cli.embedding import embed, transform
 from bertflow.cli.export import export
 from bertflow.cli.finetuning import finetune_nli
+from bertflow.cli.fitting import fit
 from bertflow.cli.hub import push
 from bertflow.cli.index import index
 from bertflow.cli.mteb import mteb
@@ -50,9 +52,9 @@ def bertflow(
     """
 
 
-for command in (models.demo, models.fit, embed, transform, models.similarity, models.info):
+for command in (models.demo, fit, embed, transform, models.similarity, models.info):
     app.command()(command)
-for judge in (evaluation.evaluate, evaluation.compare):
+for judge in (advise, evaluation.evaluate, evaluation.compare):
     app.command(rich_help_panel="Does it help?")(judge)
 app.command(rich_help_panel="Does it help?")(reproduce)
 app.command(rich_help_panel="Does it help?")(finetune_nli)

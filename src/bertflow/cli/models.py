@@ -1,4 +1,4 @@
-"""The commands around one model: demo, fit, similarity, info."""
+"""The commands around one model: demo, similarity, info."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from bertflow.cli.output import AsJson, Device, PoolingName, Quiet, Seed, print_json, say, start, table
+from bertflow.cli.output import AsJson, Device, Quiet, Seed, print_json, say, start, table
 from bertflow.errors import InputError
 
 if TYPE_CHECKING:
-    from bertflow.calibrators import Calibrator
     from bertflow.demo import DemoResult
 
-ModelFolder = Annotated[str, typer.Option("--model", "-m", help="A folder that `bertflow fit` wrote, or a hub id.")]
+ModelFolder = Annotated[
+    str,
+    typer.Option("--model", "-m", help="A folder that `bertflow fit` wrote, `mini-flow` (ships inside), or a hub id."),
+]
 Column = Annotated[
     str | None, typer.Option(help="Column with the text, in a .jsonl, .csv, .tsv or .parquet file.", show_default=False)
 ]
@@ -68,126 +70,6 @@ def _show_demo(result: DemoResult) -> None:
     say(f'  {program} similarity -m {escape(result.saved)} "A man is eating." "Someone has lunch."')
     say(f"  {program} fit your-sentences.txt --output your-model")
     say(f"  {program} compare --pairs your-pairs.tsv")
-
-
-def fit(
-    sentences: Annotated[
-        str,
-        typer.Argument(help="Unlabelled text: .txt (one a line), .jsonl, .csv, .tsv, .parquet, `-`; or raw shards."),
-    ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the model.")],
-    encoder: Annotated[
-        str | None,
-        typer.Option("--encoder", "-e", help="`mini` (ships inside, default), a Hugging Face id, or a local folder."),
-    ] = None,
-    pooling: PoolingName = None,
-    calibrator: Annotated[
-        str, typer.Option(help="`flow`, `whitening`, `whitening-128`, `sn`, `natsv-10`…: as in `bertflow compare`.")
-    ] = "flow",
-    preset: Annotated[
-        str, typer.Option(help="Of the flow: `default` (fast) or `paper` (the paper's schedule).")
-    ] = "default",
-    column: Column = None,
-    max_length: Annotated[
-        int | None, typer.Option(help="Tokens read of each text; default: what the model allows.")
-    ] = None,
-    rows: Annotated[
-        str, typer.Option(help="Of shards: rows in the flow's sample, or `all`. Whitening and its kin see all.")
-    ] = "200000",
-    bundle_encoder: Annotated[
-        bool, typer.Option("--bundle-encoder", help="Put the encoder's weights into the folder.")
-    ] = False,
-    seed: Seed = 0,
-    device: Device = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-) -> None:
-    """Fit a flow on your sentences, without labels, and save the model.
-
-    A few thousand sentences like those to be compared later are enough; for text of any size, fit on shards:
-
-        bertflow fit corpus.txt --encoder bert-base-uncased --output my-model
-        bertflow fit vectors --output my-model    # what `bertflow embed --raw` wrote
-    """
-    progress = start(quiet)
-    from bertflow.calibrators import FlowCalibrator
-    from bertflow.calibrators.names import make_calibrator
-    from bertflow.shards import is_shards
-
-    chosen = make_calibrator(calibrator, seed)
-    if isinstance(chosen, FlowCalibrator):
-        chosen.set_params(device=device, verbose=progress)
-        if calibrator == "flow":
-            chosen.set_params(preset=preset)
-    if is_shards(sentences):
-        given = {"--encoder": encoder, "--pooling": pooling, "--column": column, "--max-length": max_length}
-        _refuse(given, f"{sentences} holds shards, which have their encoder")
-        saved, config = _fit_on_shards(sentences, output, chosen, rows, seed, progress)
-        if bundle_encoder:
-            _bundle(saved, device)
-    else:
-        from bertflow.model import BertFlow
-        from bertflow.textfiles import read_sentences
-
-        texts = read_sentences(sentences, column)
-        model = BertFlow.fit(
-            texts,
-            encoder or "mini",
-            pooling,
-            calibrator=chosen,
-            show_progress_bar=progress,
-            max_length=max_length,
-            device=device,
-        )
-        saved = model.save_pretrained(output, bundle_encoder=bundle_encoder)
-        config = {"encoder": model.encoder.describe(), "training": model.training}
-    if as_json:
-        print_json({"saved": str(saved), **config})
-    else:
-        _show_fit(sentences, str(saved), config["training"])
-
-
-def _show_fit(sentences: str, saved: str, training: dict[str, Any]) -> None:
-    on_shards = "fitted_vectors" in training
-    what = f"{training['fitted_vectors']} vectors" if on_shards else f"{training['sentences']} different sentences"
-    say(f"Fitted on {what}.")
-    if "bits_per_dim" in training:
-        bits = training["bits_per_dim"]
-        say(f"{bits:.3f} bits/dim after {training['steps']} steps (below zero is normal: it is a density).")
-    say(f"Saved to [bold]{escape(saved)}[/]. Next:")
-    if on_shards:
-        say(f"  bertflow transform {escape(sentences)} -m {escape(saved)} -o calibrated-vectors")
-    else:
-        say(f"  bertflow embed {escape(sentences)} -m {escape(saved)} -o vectors.npy")
-
-
-def _fit_on_shards(
-    folder: str, output: Path, calibrator: Calibrator, rows: str, seed: int, progress: bool
-) -> tuple[Path, dict[str, Any]]:
-    """The encoder itself is not needed, so that fitting can run where it is not: its description goes into the model."""
-    from bertflow import persistence
-    from bertflow.shards import Shards, fit_shards
-
-    if rows != "all" and not rows.isdigit():
-        raise InputError(f"--rows takes a number or `all`; {rows!r} was given.")
-    shards = Shards(folder)
-    number = None if rows == "all" else int(rows)
-    fitted, training = fit_shards(shards, calibrator, rows=number, random_state=seed, show_progress_bar=progress)
-    settings, arrays = fitted.get_state()
-    config = {"encoder": shards.manifest.encoder, "training": training}
-    return persistence.save(output, {**config, "calibrator": settings, "results": [], "card": {}}, arrays), config
-
-
-def _bundle(saved: Path, device: str | None) -> None:
-    from bertflow.model import BertFlow
-
-    BertFlow.from_pretrained(saved, device=device).save_pretrained(saved, bundle_encoder=True)
-
-
-def _refuse(given: dict[str, Any], why: str) -> None:
-    extra = [name for name, value in given.items() if value is not None]
-    if extra:
-        raise InputError(f"{why}; leave out {', '.join(extra)}.")
 
 
 def similarity(
@@ -249,7 +131,9 @@ def _pairs(sentences: list[str], file: Path | None) -> list[tuple[str, str]]:
 
 
 def info(
-    model: Annotated[str, typer.Argument(help="A folder that `bertflow fit` wrote, a hub id, or a folder of shards.")],
+    model: Annotated[
+        str, typer.Argument(help="A folder that `bertflow fit` wrote, `mini-flow`, a hub id, or a folder of shards.")
+    ],
     verify: Annotated[bool, typer.Option("--verify", help="Compare all checksums of a folder of shards.")] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,

@@ -1,4 +1,4 @@
-"""What ships inside: a small frozen BERT and sample text written for this project (see DATA_CARD.md beside this file)."""
+"""What ships inside: a small frozen BERT, a flow for it, and sample text of our own (see DATA_CARD.md beside this file)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MINI = "mini"
+MINI_FLOW = "mini-flow"
 _HERE = Path(__file__).parent
 
 
 def mini_folder() -> Path:
     """Return the folder of the mini encoder."""
     return _HERE / MINI
+
+
+def mini_flow_folder() -> Path:
+    """Return the folder of the mini encoder's flow that was fitted on general text (results/fit_mini_flow.py)."""
+    return _HERE / MINI_FLOW
 
 
 def sample_sentences() -> list[str]:

@@ -32,6 +32,7 @@ DIVERGED = 10.0  # bits/dim above the start: no honest state gets there
 MAX_SETBACKS = 3
 STEPS_BETWEEN_CHECKS = 10  # at least: on small corpora an epoch is a few steps, and patience would end in the warm-up
 WATCHED_ROWS = 1024  # of the training rows, where none are held out
+MIN_HELD_OUT = 64  # rows: fewer are not held out of a first fit, which needs every row more
 
 
 @dataclass
@@ -75,6 +76,7 @@ def train(
     *,
     seed: int = 0,
     initialize: bool = True,
+    min_held_out: int = MIN_HELD_OUT,
     callbacks: Sequence[Callback] = (),
     show_progress_bar: bool = False,
     reducer: Reducer = ALONE,
@@ -87,6 +89,7 @@ def train(
         config: A preset's name or a configuration.
         seed: Fixes shuffling and the held-out rows; the global generator is not touched.
         initialize: Set the actnorms from the data first; False continues from the flow's present state.
+        min_held_out: Hold rows out only where ``config.validation_fraction`` of them are this many.
         callbacks: Each is called after every step with ``{"step", "steps", "epoch", "bits_per_dim", "learning_rate"}``
             and, after a check, ``"validation_bits_per_dim"``.
         show_progress_bar: Show a bar with the bits per dimension.
@@ -99,7 +102,7 @@ def train(
     config = preset(config)
     generator = torch.Generator().manual_seed(seed)
     x = _checked(x, flow)
-    held_out, x = _hold_out(x, config, generator)
+    held_out, x = _hold_out(x, config, generator, min_held_out)
     noise, flat = _noise_for_flat_dimensions(x)
     history = History(flat_dimensions=flat)
     if flat:
@@ -245,9 +248,11 @@ def _checked(x: Tensor, flow: Glow) -> Tensor:
     return x
 
 
-def _hold_out(x: Tensor, config: TrainingConfig, generator: torch.Generator) -> tuple[Tensor | None, Tensor]:
+def _hold_out(
+    x: Tensor, config: TrainingConfig, generator: torch.Generator, least: int = MIN_HELD_OUT
+) -> tuple[Tensor | None, Tensor]:
     held = int(len(x) * config.validation_fraction)
-    if held < 64:
+    if held < max(1, least):
         return None, x
     order = torch.randperm(len(x), generator=generator).to(x.device)
     return x.index_select(0, order[:held]), x.index_select(0, order[held:])

@@ -31,6 +31,7 @@ def render(findings: Findings, origin: Origin) -> str:
     return environment.get_template("page.html").render(
         title=_title(findings, origin),
         settings=_settings(findings),
+        sentences=origin.sentences,
         version=__version__,
         policy=_policy(scripts),
         style=_inlined("page.css"),

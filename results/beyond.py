@@ -1,0 +1,77 @@
+"""The presets `static` and `best` against the paper's, on the seven STS sets and QNLI, fitted on target, five seeds.
+
+    python results/beyond.py --encoder mini [--encoder ANOTHER …]
+
+Prints a table for each encoder. What was tried before is in results/beyond.md.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from bertflow.calibrators.names import make_calibrator
+from bertflow.comparison import cached
+from bertflow.encoder import Encoder, TextEncoder
+from bertflow.evaluation import Task, evaluate_task, load_task
+from bertflow.joined import JoinedEncoder
+from bertflow.reproduction.published import SEVEN
+from bertflow.static import StaticEncoder
+
+
+def main(
+    encoder: Annotated[list[str], typer.Option(help="Model name or folder.")] = ["mini"],  # noqa: B006
+    seeds: Annotated[int, typer.Option(help="Seeds of the flows.")] = 5,
+    task: Annotated[list[str], typer.Option(help="Default: the seven sets and QNLI; STS-B-dev is another.")] = [],  # noqa: B006
+) -> None:
+    """Print, for each encoder, raw vectors, whitening, the presets paper and best, and their difference."""
+    tasks = [
+        load_task(name.removesuffix("-dev"), split="dev") if name.endswith("-dev") else load_task(name) for name in task
+    ]
+    tasks = tasks or [load_task(name) for name in (*SEVEN, "QNLI")]
+    for name in encoder:
+        contextual = Encoder(name)
+        words = Encoder(name, "embedding-last-avg", words_only=True)
+        static = StaticEncoder.distill(words)
+        rows: dict[str, list[np.ndarray]] = {"raw": [], "whitening": [], "paper": [], "static": [], "best": []}
+        for each in tasks:
+            weighted = static.weighted_by(each.fit_sentences)
+            for row, (text_encoder, calibrator) in {
+                "raw": (contextual, "none"),
+                "whitening": (contextual, "whitening"),
+                "paper": (contextual, "flow-paper"),
+                "static": (weighted, "flow-blocks-2"),
+                "best": (JoinedEncoder(weighted, words), "flow-blocks-3"),
+            }.items():
+                used = range(seeds) if "flow" in calibrator else range(1)
+                rows[row].append(np.array([score(each, text_encoder, calibrator, seed) for seed in used]))
+        print_table(Path(name).name, [each.name for each in tasks], rows)
+
+
+def score(task: Task, encoder: TextEncoder, calibrator: str, seed: int) -> float:
+    """Spearman (QNLI: AUC) ×100 of a calibrator that was fitted on the task's own sentences."""
+    embed = encoder.encode if isinstance(encoder, StaticEncoder) else cached(encoder)
+    fitted = make_calibrator(calibrator, seed).fit(embed(list(task.fit_sentences)))
+    setting = "all" if len(task.subsets) == 1 else "wmean"
+    return evaluate_task(task, lambda texts: fitted.transform(embed(texts)), setting, resamples=0).value
+
+
+def print_table(encoder: str, tasks: list[str], rows: dict[str, list[np.ndarray]]) -> None:
+    """Mean ± sd over seeds; the average is over all but QNLI."""
+    typer.echo(
+        f"\n{encoder}, first-last-avg\n\n| | {' | '.join(tasks)} | average of STS |\n|---{'|---:' * (len(tasks) + 1)}|"
+    )
+    sts = [i for i, name in enumerate(tasks) if name != "QNLI"]
+    for preset in ("static", "best"):
+        rows[f"{preset} − paper"] = [a - b for a, b in zip(rows[preset], rows["paper"], strict=True)]
+    for name, values in rows.items():
+        cells = [*values, np.mean([values[i] for i in sts], axis=0)]
+        texts = [f"{v.mean():.2f}" + (f" ± {v.std(ddof=1):.2f}" if len(v) > 1 else "") for v in cells]
+        typer.echo(f"| {name} | {' | '.join(texts)} |")
+
+
+if __name__ == "__main__":
+    typer.run(main)

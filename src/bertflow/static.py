@@ -1,0 +1,169 @@
+"""Sentence vectors from single tokens: each token is encoded once, alone; a text is the weighted mean of its tokens.
+
+The paper finds word frequency to be what distorts the space, but treats it only after pooling. Here it is treated before:
+a token weighs as much as it surprises, −log p(token) in the user's own text, and punctuation weighs nothing. No text goes
+through the transformer any more, only its vocabulary does, once; so encoding is a table look-up.
+
+Each token has two vectors, side by side: what the embedding layer gives, and the average of that with the last layer
+(``embedding-last-avg``). `results/beyond.md` tells what else was tried.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+import scipy.sparse
+import torch
+from tokenizers import Tokenizer
+from tqdm.auto import tqdm
+
+from bertflow.arrays import Matrix
+from bertflow.encoder import Encoder, check_sentences
+from bertflow.errors import InputError, ModelFolderError
+from bertflow.pooling import LayerReader, pool
+from bertflow.sentences import word_tokens
+
+UNSEEN = 0.5  # how often a token that the text lacks is taken to occur
+TOKENS_AT_ONCE = 512
+TABLE, TOKENIZER = "table.safetensors", "tokenizer.json"
+
+
+class StaticEncoder:
+    """A table of token vectors and how much each token counts.
+
+    Args:
+        name: Of the encoder that the vectors come from.
+        tokenizer: Cuts texts into tokens.
+        vectors: Two vectors a token, side by side, (tokens, 2d).
+        weights: How much each token counts, (tokens,).
+        nothing: The vectors of a text without any token, (2d,).
+
+    Example:
+        >>> encoder = StaticEncoder.distill(Encoder("mini"), ["A sentence of the corpus.", "And one more."])
+        >>> encoder.encode(["One sentence."]).shape
+        (1, 512)
+    """
+
+    blocks = 2
+
+    def __init__(self, name: str, tokenizer: Tokenizer, vectors: Matrix, weights: Matrix, nothing: Matrix) -> None:
+        self.name, self.tokenizer = name, tokenizer
+        self.vectors, self.weights, self.nothing = vectors, weights, nothing
+        self.dim = int(vectors.shape[1])
+        self.tokenizer.no_padding()
+        self.tokenizer.no_truncation()
+
+    @classmethod
+    def distill(
+        cls, encoder: Encoder, sentences: Sequence[str] | None = None, *, show_progress_bar: bool = False
+    ) -> StaticEncoder:
+        """Encode each token of an encoder's vocabulary alone; weigh it by how rare it is in ``sentences``.
+
+        Args:
+            encoder: Any transformer with a fast tokenizer.
+            sentences: The user's text; without it all tokens count alike, until ``weighted_by``.
+            show_progress_bar: Show progress.
+        """
+        if not isinstance(encoder, Encoder) or not encoder.tokenizer.is_fast:
+            raise InputError(
+                f"Vectors of single tokens need a transformer with a fast tokenizer, given by its name or folder; "
+                f"{getattr(encoder, 'name', encoder)!r} is none. Use another preset than 'best'."
+            )
+        tokenizer = Tokenizer.from_str(encoder.tokenizer.backend_tokenizer.to_str())
+        rows = _encode_alone(encoder, range(len(encoder.tokenizer)), show_progress_bar)
+        nothing = _encode_alone(encoder, [None], show_progress_bar=False)[0]
+        new = cls(encoder.name, tokenizer, rows, word_tokens(encoder.tokenizer).astype(np.float32), nothing)
+        return new if sentences is None else new.weighted_by(sentences)
+
+    def weighted_by(self, sentences: Sequence[str]) -> StaticEncoder:
+        """Return it with every token weighted by its surprise in ``sentences``: −log of its share of all tokens."""
+        counts = np.full(len(self.vectors), UNSEEN)
+        for encoding in self.tokenizer.encode_batch_fast(check_sentences(sentences), add_special_tokens=False):
+            np.add.at(counts, encoding.ids, 1)
+        surprise = -np.log(counts / counts.sum()) * (self.weights > 0)
+        return StaticEncoder(self.name, self.tokenizer, self.vectors, surprise.astype(np.float32), self.nothing)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of the vectors, the weights and the tokenizer."""
+        digest = hashlib.sha256(self.tokenizer.to_str().encode())
+        for array in (self.vectors, self.weights, self.nothing):
+            digest.update(array.tobytes())
+        return digest.hexdigest()[:32]
+
+    def describe(self) -> dict[str, Any]:
+        """Return what it is, as JSON; ``save`` keeps the rest."""
+        return {"kind": "static", "name": self.name, "dim": self.dim, "fingerprint": self.fingerprint}
+
+    def encode(self, sentences: Sequence[str], *, show_progress_bar: bool = False) -> Matrix:
+        """Map n texts to float32 vectors (n, 2d); of texts without any word, all tokens count alike."""
+        texts = check_sentences(sentences)
+        rows = [e.ids for e in self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+        lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+        tokens = np.fromiter((token for row in rows for token in row), dtype=np.int64, count=int(lengths.sum()))
+        text = np.repeat(np.arange(len(rows)), lengths)
+        total = np.bincount(text, self.weights[tokens], len(rows))
+        weights = np.where(total[text] > 0, self.weights[tokens] / np.maximum(total, 1e-12)[text], 1 / lengths[text])
+        shape = len(rows), len(self.vectors)
+        vectors = scipy.sparse.csr_array((weights.astype(np.float32), (text, tokens)), shape) @ self.vectors
+        vectors[lengths == 0] = self.nothing
+        return vectors
+
+    def save(self, folder: str | Path) -> None:
+        """Write the table and the tokenizer to ``folder``; vectors in half precision, as they will be used again."""
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        arrays = {"vectors": self.vectors.astype(np.float16), "weights": self.weights, "nothing": self.nothing}
+        safetensors.numpy.save_file(arrays, Path(folder) / TABLE, {"name": self.name})
+        self.tokenizer.save(str(Path(folder) / TOKENIZER))
+
+    save_table = save
+
+    @classmethod
+    def load(cls, folder: str | Path) -> StaticEncoder:
+        """Read what ``save`` wrote."""
+        place = Path(folder)
+        try:
+            with safetensors.safe_open(place / TABLE, "numpy") as file:
+                arrays = {name: file.get_tensor(name) for name in ("vectors", "weights", "nothing")}
+                name = file.metadata()["name"]
+            arrays["vectors"] = arrays["vectors"].astype(np.float32)
+            return cls(name, Tokenizer.from_file(str(place / TOKENIZER)), **arrays)
+        except Exception as error:  # tokenizers raises plain Exception
+            raise ModelFolderError(
+                f"{place} holds no table of token vectors ({error}): copy it again, or fit anew."
+            ) from None
+
+
+@torch.inference_mode()
+def _encode_alone(encoder: Encoder, tokens: Sequence[int | None], show_progress_bar: bool) -> Matrix:
+    """Vectors (n, 2d) of single tokens between the model's special ones; None stands for no token."""
+    (before, after), padding = _special_ids(encoder.tokenizer), encoder.tokenizer.pad_token_id
+    found = []
+    bar = tqdm(total=len(tokens), desc="encoding the vocabulary", disable=not show_progress_bar)
+    with bar, LayerReader(encoder.model, "embedding-last-avg") as reader:
+        for start in range(0, len(tokens), TOKENS_AT_ONCE):
+            part = tokens[start : start + TOKENS_AT_ONCE]
+            rows = [[*before, *([] if token is None else [token]), *after] or [padding] for token in part]
+            ids = torch.tensor(rows, device=encoder.device)
+            mask = torch.ones_like(ids)
+            states = reader(ids, mask)
+            layers = [states[i] for i in (0, -1)]
+            average = pool(dict(zip((0, -1), layers, strict=True)), mask, "embedding-last-avg")
+            embedding = pool({0: layers[0], -1: layers[0]}, mask, "embedding-last-avg")
+            found.append(torch.cat([embedding, average], dim=1).cpu().numpy())
+            bar.update(len(part))
+    # half precision, since that is what is kept: a model that was loaded gives the same vectors
+    return np.concatenate(found).astype(np.float16).astype(np.float32)
+
+
+def _special_ids(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """Return the special tokens that stand before and after every text."""
+    empty, letter = tokenizer("")["input_ids"], tokenizer("a")["input_ids"]
+    count = next((i for i, (a, b) in enumerate(zip(empty, letter, strict=False)) if a != b), len(empty))
+    return empty[:count], empty[count:]
