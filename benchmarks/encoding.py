@@ -52,8 +52,8 @@ def main(quick: bool = False, repeats: int = 5, texts: int = 0, device: list[str
     threads = torch.get_num_threads()
     print(f"ours ÷ SentenceTransformer in sentences a second; {threads} CPU threads, {repeats} repeats\n")
     print(
-        "| model | device | texts | peer's batch | ratio | lowest–highest | at their best | largest difference |\n"
-        + "|---" * 8
+        "| model | device | texts | peer's batch | ratio | lowest–highest | at their best | largest difference | ours, texts/s |\n"
+        + "|---" * 9
         + "|"
     )
     with tempfile.TemporaryDirectory() as scratch:
@@ -89,7 +89,8 @@ def compare(folder: Path, device: str, sentences: list[str], repeats: int) -> It
             ratios = times[peer] / times["ours"]
             kind = "" if len(dtypes) == 1 else f" {str(dtype).removeprefix('torch.')}"
             spread = f"{ratios.min():.2f}–{ratios.max():.2f} | {times[peer].min() / times['ours'].min():.2f}×"
-            yield f"{peer}{kind} | {np.median(ratios):.2f}× | {spread} | {difference:.1e} |"
+            rate = len(sentences) / times["ours"].min()
+            yield f"{peer}{kind} | {np.median(ratios):.2f}× | {spread} | {difference:.1e} | {rate:,.0f} |"
 
 
 def in_turns(

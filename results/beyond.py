@@ -7,12 +7,14 @@ Prints a table for each encoder. What was tried before is in results/beyond.md.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
 
+from bertflow.calibrators import BlockFlow, Calibrator
 from bertflow.calibrators.names import make_calibrator
 from bertflow.comparison import cached
 from bertflow.encoder import Encoder, TextEncoder
@@ -39,22 +41,23 @@ def main(
         rows: dict[str, list[np.ndarray]] = {"raw": [], "whitening": [], "paper": [], "static": [], "best": []}
         for each in tasks:
             weighted = static.weighted_by(each.fit_sentences)
-            for row, (text_encoder, calibrator) in {
-                "raw": (contextual, "none"),
-                "whitening": (contextual, "whitening"),
-                "paper": (contextual, "flow-paper"),
-                "static": (weighted, "flow-blocks-2"),
-                "best": (JoinedEncoder(weighted, words), "flow-blocks-3"),
+            joined = JoinedEncoder(weighted, words)
+            for row, (text_encoder, make) in {
+                "raw": (contextual, partial(make_calibrator, "none")),
+                "whitening": (contextual, partial(make_calibrator, "whitening")),
+                "paper": (contextual, partial(make_calibrator, "flow-paper")),
+                "static": (weighted, lambda seed: BlockFlow(2, StaticEncoder.block_weights, random_state=seed)),
+                "best": (joined, lambda seed: BlockFlow(3, JoinedEncoder.block_weights, random_state=seed)),
             }.items():
-                used = range(seeds) if "flow" in calibrator else range(1)
-                rows[row].append(np.array([score(each, text_encoder, calibrator, seed) for seed in used]))
+                used = range(1) if row in ("raw", "whitening") else range(seeds)
+                rows[row].append(np.array([score(each, text_encoder, make(seed)) for seed in used]))
         print_table(Path(name).name, [each.name for each in tasks], rows)
 
 
-def score(task: Task, encoder: TextEncoder, calibrator: str, seed: int) -> float:
+def score(task: Task, encoder: TextEncoder, calibrator: Calibrator) -> float:
     """Spearman (QNLI: AUC) ×100 of a calibrator that was fitted on the task's own sentences."""
     embed = encoder.encode if isinstance(encoder, StaticEncoder) else cached(encoder)
-    fitted = make_calibrator(calibrator, seed).fit(embed(list(task.fit_sentences)))
+    fitted = calibrator.fit(embed(list(task.fit_sentences)))
     setting = "all" if len(task.subsets) == 1 else "wmean"
     return evaluate_task(task, lambda texts: fitted.transform(embed(texts)), setting, resamples=0).value
 

@@ -8,6 +8,7 @@ Prints a markdown table; fitted on target, one seed.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 import numpy as np
@@ -80,6 +81,11 @@ class Views:
         return out
 
 
+def blocks(*weights: float) -> TransformerMixin:
+    """A flow for each of several parts."""
+    return BlockFlow(len(weights), weights, random_state=0)
+
+
 def candidates(views: Views) -> dict[str, tuple[Matrix, Make]]:
     """Everything to be scored, by name."""
 
@@ -101,12 +107,12 @@ def candidates(views: Views) -> dict[str, tuple[Matrix, Make]]:
     layers = views.static_layers("surprise")
     two = np.hstack([layers["embedding"], layers["embedding-last-avg"]])
     three = np.hstack([two, views.contextual("all words")])
-    found["**static embedding + embedding-last-avg, surprise, a flow each (`best`)**"] = (
-        two,
-        lambda: BlockFlow(random_state=0),
-    )
+    surprised = np.hstack([two, views.contextual("surprise")])
+    found["**static embedding + embedding-last-avg, surprise, a flow each (`static`)**"] = two, partial(blocks, 1, 1)
     found["the same, one flow for both"] = two, flow
-    found["the same, and contextual without punctuation, a flow each"] = three, lambda: BlockFlow(3, random_state=0)
+    found["the same, and contextual, all words, a flow each"] = three, partial(blocks, 1, 1, 1)
+    found["**the same, contextual counts half (`best`)**"] = three, partial(blocks, 1, 1, 0.5)
+    found["the same, contextual weighted by surprise"] = surprised, partial(blocks, 1, 1, 0.5)
     return found
 
 

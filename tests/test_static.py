@@ -85,7 +85,7 @@ def test_only_transformers_have_token_vectors():
 @pytest.mark.parametrize(("preset", "blocks"), [("static", 2), ("best", 3)])
 def test_from_fit_to_load(preset, blocks, bundle, tiny_bert, sentences, tmp_path):
     model = BertFlow.fit(sentences, tiny_bert, preset=preset, device="cpu")
-    assert model.calibrator.blocks == blocks
+    assert model.calibrator.blocks == blocks == len(model.calibrator.weights)
     assert model.dim == blocks * Encoder(tiny_bert, device="cpu").dim
     model.save_pretrained(tmp_path / "model", bundle_encoder=bundle)
     with warnings.catch_warnings():

@@ -25,7 +25,7 @@ class JoinedEncoder:
         contextual: Gives (n, d).
     """
 
-    blocks = StaticEncoder.blocks + 1
+    block_weights = (*StaticEncoder.block_weights, 0.5)
 
     def __init__(self, static: StaticEncoder, contextual: Encoder) -> None:
         self.static, self.contextual = static, contextual

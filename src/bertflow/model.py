@@ -108,7 +108,8 @@ class BertFlow(ModelHubMixin):
             if pooling is not None or calibrator is not None:
                 raise InputError(f"The preset {preset!r} brings its own pooling and calibrator; leave out yours.")
             text_encoder = distill(preset, encoder, texts, show_progress_bar=show_progress_bar, **encoder_options)
-            calibrator = BlockFlow(text_encoder.blocks, **of_flow)
+            weights = text_encoder.block_weights
+            calibrator = BlockFlow(len(weights), weights, **of_flow)
         else:
             text_encoder = as_encoder(encoder, pooling, **encoder_options)
         vectors = text_encoder.encode(texts, show_progress_bar=show_progress_bar)

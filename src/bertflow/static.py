@@ -50,7 +50,7 @@ class StaticEncoder:
         (1, 512)
     """
 
-    blocks = 2
+    block_weights = (1.0, 1.0)
 
     def __init__(self, name: str, tokenizer: Tokenizer, vectors: Matrix, weights: Matrix, nothing: Matrix) -> None:
         self.name, self.tokenizer = name, tokenizer

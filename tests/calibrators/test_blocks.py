@@ -45,3 +45,17 @@ def test_a_missing_array_is_named(fitted):
     del arrays["1.levels.0.0.actnorm.loc"]
     with pytest.raises(InputError, match="missing"):
         Calibrator.from_state(settings, arrays)
+
+
+def test_weights_scale_the_parts(fitted):
+    weighted = BlockFlow(2, (1.0, 0.25), random_state=0).fit(X)
+    (first, second), (one, two) = (np.split(each.transform(X), 2, axis=1) for each in (weighted, fitted))
+    np.testing.assert_allclose(first, one, atol=1e-9)
+    np.testing.assert_allclose(second, 0.5 * two, atol=1e-9)  # a quarter of the weight in a dot product
+    np.testing.assert_allclose(weighted.inverse_transform(weighted.transform(X)), X, atol=1e-6)
+
+
+@pytest.mark.parametrize("weights", [(1.0,), (1.0, 0.0), (1.0, -1.0)])
+def test_weights_are_one_positive_number_a_part(weights):
+    with pytest.raises(InputError, match="positive numbers"):
+        BlockFlow(2, weights).fit(X)

@@ -557,3 +557,17 @@ def test_impossible_settings_are_refused(settings, message):
 def test_unknown_presets_are_refused():
     with pytest.raises(InputError, match="Unknown preset 'fast'; choose from paper, default"):
         train(new_flow(), bent(), "fast")
+
+
+@pytest.mark.parametrize(("dim", "expected"), [(8, 1), (2048, 3)])
+def test_small_batches_are_one_threads_work(dim, expected):
+    before, seen = torch.get_num_threads(), []
+    torch.set_num_threads(3)
+    try:
+        config = TrainingConfig(epochs=1, batch_size=32)
+        callback = lambda log: seen.append(torch.get_num_threads())  # noqa: E731
+        train(Glow(GlowConfig(dim, levels=1, depth=1)), torch.randn(64, dim), config, callbacks=[callback])
+        assert set(seen) == {expected}
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -15,10 +16,11 @@ from bertflow.errors import InputError
 class BlockFlow(Calibrator):
     """Fits a ``FlowCalibrator`` to each of several equal parts of the dimensions; the latents stand side by side again.
 
-    Each part keeps its own Gaussian, so a cosine is about the average of the parts' cosines.
+    Each part keeps its own Gaussian, so a cosine is about the weighted average of the parts' cosines.
 
     Args:
         blocks: Parts of equal size.
+        weights: How much each part counts; default: all alike.
         preset: Of each flow.
         random_state: Seeds them all.
         device: Default: cuda, then mps, then cpu.
@@ -33,6 +35,7 @@ class BlockFlow(Calibrator):
     def __init__(
         self,
         blocks: int = 2,
+        weights: Sequence[float] | None = None,
         *,
         preset: str = "paper",
         random_state: int | np.random.RandomState | None = None,
@@ -40,6 +43,7 @@ class BlockFlow(Calibrator):
         verbose: bool = False,
     ) -> None:
         self.blocks = blocks
+        self.weights = weights
         self.preset = preset
         self.random_state = random_state
         self.device = device
@@ -50,6 +54,10 @@ class BlockFlow(Calibrator):
         x = self._check_fit(X)
         if self.blocks < 1 or x.shape[1] % self.blocks or x.shape[1] < 2 * self.blocks:
             raise InputError(f"{x.shape[1]} dimensions cannot be cut into {self.blocks} equal parts of two or more.")
+        if self.weights is not None and (len(self.weights) != self.blocks or min(self.weights) <= 0):
+            raise InputError(
+                f"weights must be {self.blocks} positive numbers, one for each part; got {self.weights!r}."
+            )
         seed = draw_seed(self.random_state)
         self.flows_ = [self._new(seed).fit(part) for part in self._parts(x)]
         self._n_features_out = x.shape[1]
@@ -66,13 +74,16 @@ class BlockFlow(Calibrator):
     def _parts(self, x: Matrix) -> list[Matrix]:
         return [np.ascontiguousarray(part) for part in np.split(x, self.blocks, axis=1)]
 
+    def _scales(self) -> list[float]:
+        return [weight**0.5 for weight in self.weights or [1.0] * self.blocks]
+
     def _transform(self, x: Matrix) -> Matrix:
-        parts = self._parts(x)
-        return np.hstack([flow.transform(part) for flow, part in zip(self.flows_, parts, strict=True)])
+        parts = zip(self.flows_, self._parts(x), self._scales(), strict=True)
+        return np.hstack([scale * flow.transform(part) for flow, part, scale in parts])
 
     def _inverse(self, z: Matrix) -> Matrix:
-        parts = self._parts(z)
-        return np.hstack([flow.inverse_transform(part) for flow, part in zip(self.flows_, parts, strict=True)])
+        parts = zip(self.flows_, self._parts(z), self._scales(), strict=True)
+        return np.hstack([flow.inverse_transform(part / scale) for flow, part, scale in parts])
 
     def _arrays(self) -> dict[str, Matrix]:
         numbered = enumerate(flow.get_state()[1] for flow in self.flows_)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 
 from bertflow.calibrators.base import Calibrator
-from bertflow.calibrators.blocks import BlockFlow
 from bertflow.calibrators.flow import FlowCalibrator
 from bertflow.calibrators.linear import Identity, RemoveTopComponents, Standardize, Whitening
 from bertflow.errors import InputError
@@ -25,10 +24,6 @@ _PATTERNS: dict[str, tuple[str, Callable[[int, int], Calibrator]]] = {
     r"flow-paper": (
         "flow-paper: the flow with the paper's schedule",
         lambda n, seed: FlowCalibrator(preset="paper", random_state=seed),
-    ),
-    r"flow-blocks-(\d+)": (
-        "flow-blocks-K: the paper's flow on each of K equal parts of the dimensions (presets static, best)",
-        lambda n, seed: BlockFlow(n, random_state=seed),
     ),
     r"flow-paper-nli": (
         "flow-paper-nli: the same for a large general corpus, 0.15 epochs at 2e-5",
@@ -58,4 +53,4 @@ def make_calibrator(name: str, seed: int = 0) -> Calibrator:
 
 def is_random(name: str) -> bool:
     """Whether a calibrator depends on its seed."""
-    return isinstance(make_calibrator(name), FlowCalibrator | BlockFlow)
+    return isinstance(make_calibrator(name), FlowCalibrator)

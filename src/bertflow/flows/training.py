@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
@@ -32,6 +33,7 @@ DIVERGED = 10.0  # bits/dim above the start: no honest state gets there
 MAX_SETBACKS = 3
 STEPS_BETWEEN_CHECKS = 10  # at least: on small corpora an epoch is a few steps, and patience would end in the warm-up
 WATCHED_ROWS = 1024  # of the training rows, where none are held out
+SMALL_BATCH = 65_536  # numbers, under which threads cost more than they give; on a busy machine a hundred times more
 MIN_HELD_OUT = 64  # rows: fewer are not held out of a first fit, which needs every row more
 
 
@@ -114,6 +116,17 @@ def train(
     return history
 
 
+@contextmanager
+def _threads_for(numbers: int) -> Iterator[None]:
+    """Compute batches of so many numbers by one thread if they are small, else by all."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1 if numbers < SMALL_BATCH else threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 class _Run:
     """One training run: the loop, its checks and its safety net."""
 
@@ -150,7 +163,8 @@ class _Run:
         self.rate_factor = 1.0
 
     def go(self, callbacks: Sequence[Callback], show_progress_bar: bool) -> None:
-        with self.parameters, tqdm(total=self.steps, desc="fitting the flow", disable=not show_progress_bar) as bar:
+        bar = tqdm(total=self.steps, desc="fitting the flow", disable=not show_progress_bar)
+        with self.parameters, _threads_for(self.config.batch_size * self.x.shape[1]), bar:
             seen = 0
             for step, rows in enumerate(self._batches(), 1):
                 bits, rate = self._step(rows, step)
