@@ -52,7 +52,7 @@ def main(quick: bool = False, repeats: int = 5, texts: int = 0, device: list[str
     threads = torch.get_num_threads()
     print(f"ours ÷ SentenceTransformer in sentences a second; {threads} CPU threads, {repeats} repeats\n")
     print(
-        "| model | device | texts | peer's batch | ratio | lowest–highest | at their best | largest difference | ours, texts/s |\n"
+        "| model | device | texts | peer's batch | ratio | lowest–highest | at their best | largest difference | texts/s |\n"
         + "|---" * 9
         + "|"
     )

@@ -21,3 +21,11 @@ run() { printf '\n`%s`\n\n' "$*"; "$@" --quiet --markdown; }
 python results/report_stsb.py
 bertflow reproduce figure1 --output results/figure1.png
 bertflow reproduce figure2 --output results/figure2.png
+
+# Beyond the paper; the text is Wikipedia, .txt or .txt.xz, one paragraph a line, and all-MiniLM-L6-v2 a folder with its weights.
+text=${BERTFLOW_TEXT:-../shared/text}
+python results/fit_mini_flow.py "$text"
+python results/refit.py "$text"
+python results/tried.py
+python results/beyond.py --encoder mini
+python results/advise.py --encoder mini --encoder mini-nli --encoder all-MiniLM-L6-v2

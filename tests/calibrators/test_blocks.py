@@ -1,3 +1,5 @@
+import copy
+
 import numpy as np
 import pytest
 
@@ -59,3 +61,11 @@ def test_weights_scale_the_parts(fitted):
 def test_weights_are_one_positive_number_a_part(weights):
     with pytest.raises(InputError, match="positive numbers"):
         BlockFlow(2, weights).fit(X)
+
+
+def test_partial_fit_goes_on_with_each_flow(fitted):
+    moved = X + np.arange(12)
+    adapted = copy.deepcopy(fitted).partial_fit(moved)
+    assert adapted.score_samples(moved).mean() > fitted.score_samples(moved).mean()
+    unfitted = BlockFlow(random_state=0).partial_fit(X)
+    np.testing.assert_array_equal(unfitted.transform(X), fitted.transform(X))

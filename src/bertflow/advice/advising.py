@@ -24,6 +24,9 @@ SAMPLE = 5000
 FEWEST = 50  # different sentences; of fewer, not even the mean cosine is known
 ROUGH = 2000
 ROUGHNESS = "With fewer than 2,000, the advice was 2 to 4 points below the best where it was checked (mini, STS-B dev)."
+BEYOND = (
+    "Not among the candidates is the preset 'best', which went further than all of them with mini (results/beyond.md)."
+)
 NOTHING = Gain(0.0, 0.0, 0.0)
 SETTLE = "A few hundred pairs that people have scored settle it."
 CHECKED = "Where it was checked (three encoders, two of which the rule was made with, seven STS sets) it came"
@@ -97,8 +100,12 @@ def advise(
         "notes": notes,
     }
     if pairs is not None:
-        return Advice(**about, **_by_pairs(found, pairs, random_state))
-    return Advice(**about, **(_by_splices(found) if found.scores else _by_geometry(found.baseline, found.geometry)))
+        judged = _by_pairs(found, pairs, random_state)
+    else:
+        judged = _by_splices(found) if found.scores else _by_geometry(found.baseline, found.geometry)
+    if kind == "name" and judged["choice"] != found.baseline:
+        about["notes"] = (*notes, BEYOND)
+    return Advice(**about, **judged)
 
 
 def _advise_vectors(vectors: object, pairs: Task | None, sample: int, seed: int) -> Advice:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import ClassVar
 
 import numpy as np
@@ -61,6 +62,14 @@ class BlockFlow(Calibrator):
         seed = draw_seed(self.random_state)
         self.flows_ = [self._new(seed).fit(part) for part in self._parts(x)]
         self._n_features_out = x.shape[1]
+        return self
+
+    def partial_fit(self, X: object, y: object = None) -> BlockFlow:
+        """Go on from the fitted flows with new rows ``X`` (n, d); see ``FlowCalibrator.partial_fit``. ``y`` is ignored."""
+        if not hasattr(self, "flows_"):
+            return self.fit(X)
+        parts = self._parts(self._check(X))
+        self.flows_ = [flow.partial_fit(part) for flow, part in zip(deepcopy(self.flows_), parts, strict=True)]
         return self
 
     def score_samples(self, X: object) -> Matrix:
