@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 AFFINE = ("Identity", "RemoveTopComponents", "Standardize", "Whitening")
 FLOW = "FlowCalibrator"
+BLOCKS = "BlockFlow"
 SCALE_FACTOR = 3.0  # of bertflow.flows.layers: scales are exp(3·s)
 ROWS_AT_ONCE = 512  # few enough to stay in the processor's cache
 
@@ -64,11 +65,14 @@ class PortableCalibrator:
         self.name = str(settings["class"])
         self.n_features_in_ = int(settings["n_features_in"])
         self.n_features_out_ = int(settings["n_features_out"])
-        if self.name not in (*AFFINE, FLOW):
+        if self.name not in (*AFFINE, FLOW, BLOCKS):
             raise InputError(
                 f"{self.name!r} is no calibrator of bertflow's own: load it with BertFlow.from_pretrained."
             )
-        self._map = flow_map(flatten_flow(arrays)) if self.name == FLOW else _affine_map(arrays)
+        if self.name == BLOCKS:
+            self._map = _blocks_map(settings["params"], arrays)
+        else:
+            self._map = flow_map(flatten_flow(arrays)) if self.name == FLOW else _affine_map(arrays)
         self._map(np.zeros((1, self.n_features_in_)))  # arrays that do not fit together show themselves here
 
     def transform(self, X: object) -> Matrix:
@@ -100,6 +104,22 @@ class PortableCalibrator:
 
     def __repr__(self) -> str:
         return f"PortableCalibrator({self.name}, {self.n_features_in_} → {self.n_features_out_})"
+
+
+def _blocks_map(params: dict[str, Any], arrays: dict[str, Matrix]) -> Callable[[Matrix], Matrix]:
+    """A flow for each part of the dimensions, each scaled by the root of its weight."""
+    weights: list[float] = params["weights"] or [1.0] * params["blocks"]
+    parts = [
+        {name.removeprefix(f"{i}."): array for name, array in arrays.items() if name.startswith(f"{i}.")}
+        for i in range(len(weights))
+    ]
+    maps = [flow_map(flatten_flow(part)) for part in parts]
+
+    def apply(x: Matrix) -> Matrix:
+        cut = zip(maps, np.split(x, len(maps), axis=1), weights, strict=True)
+        return np.hstack([weight**0.5 * one(np.ascontiguousarray(part)) for one, part, weight in cut])
+
+    return apply
 
 
 @dataclass(frozen=True)
