@@ -1,7 +1,9 @@
 """Which pooling and calibrator for your encoder and text, or none: estimated without labels, measured with some.
 
-pip install bertflow
-python examples/advise.py
+With real text, give a few thousand sentences; the advice may be to leave the vectors as they are.
+
+    pip install bertflow
+    python examples/advise.py
 """
 
 import numpy as np
