@@ -27,7 +27,8 @@ from bertflow.reproduction.published import SEVEN
 from bertflow.reproduction.sts import nli_sentences
 
 SIZES = (500, 2_000, 10_000, 50_000)
-SHORT_SIZES = (*SIZES, 100_000)
+SHORT_SIZES = (*SIZES, 100_000, 200_000)
+ANY_SIZES = (*SIZES, 200_000, 500_000)
 ADAPTED = (100, 500, 2_000)  # of a set's own sentences, or all where it has fewer: STS16 has 1 867
 ANY = 400  # characters: of the sentences of any length; longer ones are rarely sentences
 HERE = Path(__file__).parent
@@ -78,8 +79,8 @@ def curves(study: Study, folder: Path) -> Curves:
     nli = study.embed(list(dict.fromkeys(nli_sentences(None) or [])))
     corpora = {
         "NLI": (nli, (*SIZES, len(nli))),
-        f"Wikipedia, ≤ {LONGEST} characters": (study.embed(general_sentences(folder, SHORT_SIZES[-1])), SHORT_SIZES),
-        "Wikipedia, any length": (study.embed(general_sentences(folder, SIZES[-1], ANY)), SIZES),
+        f"general, ≤ {LONGEST} characters": (study.embed(general_sentences(folder, SHORT_SIZES[-1])), SHORT_SIZES),
+        "general, any length": (study.embed(general_sentences(folder, ANY_SIZES[-1], ANY)), ANY_SIZES),
     }
     found: Curves = {"target": {size or "all": study.on_own(size) for size in (*ADAPTED, None)}}
     for name, (vectors, sizes) in corpora.items():
