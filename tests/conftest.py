@@ -6,6 +6,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # huggingface_hub reads it once, when it is 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # with tiny tensors, threads on a busy machine mostly wait for each other
 
 import logging
+import sys
+import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -43,6 +45,31 @@ def log_level() -> Iterator[None]:
     """The command line sets how much is logged; the next test begins anew."""
     yield
     logging.getLogger("bertflow").setLevel(logging.NOTSET)
+
+
+@pytest.fixture
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., tuple[Any, ...]]]:
+    """Call the command in this process, as `bertflow ARGS`; returns (exit code, stdout, stderr)."""
+    from bertflow.cli import main
+
+    show, filters, level = warnings.showwarning, warnings.filters[:], logging.getLogger("bertflow").level
+    handlers = logging.getLogger().handlers[:]
+
+    def call(*args: object) -> tuple[Any, ...]:
+        monkeypatch.setattr(sys, "argv", ["bertflow", *map(str, args)])
+        try:
+            main()
+            code: Any = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        return code, *capsys.readouterr()
+
+    yield call
+    warnings.showwarning, warnings.filters[:] = show, filters
+    logging.getLogger("bertflow").setLevel(level)
+    logging.getLogger().handlers[:] = handlers  # ours would write to a stream that pytest has closed
 
 
 @pytest.fixture(scope="session")

@@ -1,36 +1,14 @@
 """The command line as a user meets it: exit codes, tables, JSON, and sentences for what is wrong."""
 
 import json
-import logging
 import subprocess
 import sys
-import warnings
 
 import numpy as np
 import pytest
 
 from bertflow import BertFlow
-from bertflow.cli import main
 from bertflow.data import sample_sentences
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Call the command in this process, as `bertflow ARGS`; returns (exit code, stdout, stderr)."""
-    show, filters, level = warnings.showwarning, warnings.filters[:], logging.getLogger("bertflow").level
-
-    def call(*args):
-        monkeypatch.setattr(sys, "argv", ["bertflow", *map(str, args)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        return code, *capsys.readouterr()
-
-    yield call
-    warnings.showwarning, warnings.filters[:] = show, filters
-    logging.getLogger("bertflow").setLevel(level)
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,9 @@
 """`bertflow advise` as a user meets it."""
 
 import json
-import logging
-import sys
-import warnings
 
 import pytest
 
-from bertflow.cli import main
 from bertflow.data import sample_pairs, sample_sentences
 
 QUICK = ("--poolings", "mean,embedding-last-avg", "--calibrators", "natsv-1,whitening", "--device", "cpu")
@@ -18,25 +14,6 @@ def cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BERTFLOW_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Call the command in this process, as `bertflow ARGS`; returns (exit code, stdout, stderr)."""
-    show, filters, level = warnings.showwarning, warnings.filters[:], logging.getLogger("bertflow").level
-
-    def call(*args):
-        monkeypatch.setattr(sys, "argv", ["bertflow", *map(str, args)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        return code, *capsys.readouterr()
-
-    yield call
-    warnings.showwarning, warnings.filters[:] = show, filters
-    logging.getLogger("bertflow").setLevel(level)
 
 
 @pytest.fixture

@@ -1,14 +1,10 @@
 """`bertflow analyze` and `bertflow outliers` as a user meets them."""
 
 import json
-import logging
-import sys
-import warnings
 
 import pytest
 
 from bertflow import BertFlow
-from bertflow.cli import main
 from bertflow.data import sample_sentences
 
 GARBAGE = "00110101 11010 0x4f 0x5a"
@@ -19,25 +15,6 @@ def cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BERTFLOW_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Call the command in this process, as `bertflow ARGS`; returns (exit code, stdout, stderr)."""
-    show, filters, level = warnings.showwarning, warnings.filters[:], logging.getLogger("bertflow").level
-
-    def call(*args):
-        monkeypatch.setattr(sys, "argv", ["bertflow", *map(str, args)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        return code, *capsys.readouterr()
-
-    yield call
-    warnings.showwarning, warnings.filters[:] = show, filters
-    logging.getLogger("bertflow").setLevel(level)
 
 
 @pytest.fixture(scope="module")

@@ -1,37 +1,13 @@
 """`bertflow export` as a user meets it."""
 
 import json
-import logging
 import subprocess
 import sys
-import warnings
 
 import numpy as np
 import pytest
 
 from bertflow import BertFlow, OnnxCalibrator, Standardize
-from bertflow.cli import main
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Call the command in this process, as `bertflow ARGS`; returns (exit code, stdout, stderr)."""
-    show, filters, level = warnings.showwarning, warnings.filters[:], logging.getLogger("bertflow").level
-    handlers = logging.getLogger().handlers[:]
-
-    def call(*args):
-        monkeypatch.setattr(sys, "argv", ["bertflow", *map(str, args)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        return code, *capsys.readouterr()
-
-    yield call
-    warnings.showwarning, warnings.filters[:] = show, filters
-    logging.getLogger("bertflow").setLevel(level)
-    logging.getLogger().handlers[:] = handlers  # ours would write to a stream that pytest has closed
 
 
 @pytest.fixture(scope="module")

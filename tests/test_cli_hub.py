@@ -1,38 +1,13 @@
 """Sharing a model from the terminal: measured results into the card, and the card to the hub."""
 
 import json
-import logging
-import sys
-import warnings
 from types import SimpleNamespace
 
 import pytest
 from huggingface_hub import HfApi, ModelCard
 
 from bertflow import BertFlow, Standardize
-from bertflow.cli import main
 from bertflow.data import sample_sentences
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Call the command in this process, as `bertflow ARGS`; returns (exit code, stdout, stderr)."""
-    show, filters, level = warnings.showwarning, warnings.filters[:], logging.getLogger("bertflow").level
-    handlers = logging.getLogger().handlers[:]
-
-    def call(*args):
-        monkeypatch.setattr(sys, "argv", ["bertflow", *map(str, args)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        return code, *capsys.readouterr()
-
-    yield call
-    warnings.showwarning, warnings.filters[:] = show, filters
-    logging.getLogger("bertflow").setLevel(level)
-    logging.getLogger().handlers[:] = handlers  # ours would write to a stream that pytest has closed
 
 
 @pytest.fixture

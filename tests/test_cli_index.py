@@ -2,34 +2,18 @@
 
 import io
 import json
-import logging
 import sys
-import warnings
+from functools import partial
 
 import pytest
-
-from bertflow.cli import main
 
 pytest.importorskip("faiss", reason="needs pip install 'bertflow[faiss]'")
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
-    """Call the command in this process, as `bertflow index ARGS`; returns (exit code, stdout, stderr)."""
-    show, filters, level = warnings.showwarning, warnings.filters[:], logging.getLogger("bertflow").level
-
-    def call(*args):
-        monkeypatch.setattr(sys, "argv", ["bertflow", "index", *map(str, args)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        return code, *capsys.readouterr()
-
-    yield call
-    warnings.showwarning, warnings.filters[:] = show, filters
-    logging.getLogger("bertflow").setLevel(level)
+def run(run):
+    """Call `bertflow index ARGS`."""
+    return partial(run, "index")
 
 
 @pytest.fixture

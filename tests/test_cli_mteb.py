@@ -1,37 +1,20 @@
 """`bertflow mteb` as a user meets it, on made-up pairs and a tiny model."""
 
 import json
-import logging
-import sys
-import warnings
+from functools import partial
 
 import numpy as np
 import pytest
-
-from bertflow.cli import main
 
 pytest.importorskip("mteb", reason="needs pip install 'bertflow[mteb]'")
 
 
 @pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    """Call the command in this process, as `bertflow mteb ARGS`; returns (exit code, stdout, stderr)."""
+def run(run, monkeypatch, tmp_path):
+    """Call `bertflow mteb ARGS`."""
     monkeypatch.setenv("BERTFLOW_CACHE", str(tmp_path / "bertflow"))
     monkeypatch.setenv("MTEB_CACHE", str(tmp_path / "mteb"))
-    show, filters, level = warnings.showwarning, warnings.filters[:], logging.getLogger("bertflow").level
-
-    def call(*args):
-        monkeypatch.setattr(sys, "argv", ["bertflow", "mteb", *map(str, args)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        return code, *capsys.readouterr()
-
-    yield call
-    warnings.showwarning, warnings.filters[:] = show, filters
-    logging.getLogger("bertflow").setLevel(level)
+    return partial(run, "mteb")
 
 
 @pytest.fixture

@@ -1,38 +1,15 @@
 """`bertflow report` as a user meets it."""
 
 import json
-import logging
-import sys
-import warnings
 
 import pytest
 
-from bertflow.cli import main
 from bertflow.data import sample_pairs, sample_sentences
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("BERTFLOW_CACHE", str(tmp_path_factory.mktemp("cache")))
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Call the command in this process, as `bertflow ARGS`; returns (exit code, stdout, stderr)."""
-    show, filters, level = warnings.showwarning, warnings.filters[:], logging.getLogger("bertflow").level
-
-    def call(*args):
-        monkeypatch.setattr(sys, "argv", ["bertflow", *map(str, args)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        return code, *capsys.readouterr()
-
-    yield call
-    warnings.showwarning, warnings.filters[:] = show, filters
-    logging.getLogger("bertflow").setLevel(level)
 
 
 @pytest.fixture

@@ -2,37 +2,15 @@
 
 import io
 import json
-import logging
 import os
 import signal
 import sys
-import warnings
 
 import numpy as np
 import pytest
 
 from bertflow import BertFlow, Encoder
-from bertflow.cli import main
 from bertflow.shards import Shards
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Call the command in this process, as `bertflow ARGS`; returns (exit code, stdout, stderr)."""
-    show, filters, level = warnings.showwarning, warnings.filters[:], logging.getLogger("bertflow").level
-
-    def call(*args):
-        monkeypatch.setattr(sys, "argv", ["bertflow", *map(str, args)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        return code, *capsys.readouterr()
-
-    yield call
-    warnings.showwarning, warnings.filters[:] = show, filters
-    logging.getLogger("bertflow").setLevel(level)
 
 
 @pytest.fixture

@@ -179,7 +179,7 @@ class Encoder:
 
     def _tokenize(self, texts: list[str]) -> tuple[list[list[int]], list[bool]]:
         """Return each text's token ids, and whether it was cut."""
-        if self.tokenizer.is_fast:  # three times as fast without all that transformers makes of it
+        if self.tokenizer.is_fast:  # 1.5 to 3 times as fast without all that transformers makes of it
             tokenizer = self.tokenizer.backend_tokenizer
             tokenizer.no_padding()
             tokenizer.enable_truncation(self.max_length, direction=self.tokenizer.truncation_side)

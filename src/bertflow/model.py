@@ -211,9 +211,8 @@ class BertFlow(ModelHubMixin):
         return self._save_pretrained(Path(folder), bundle_encoder)
 
     def _save_pretrained(self, save_directory: Path, bundle_encoder: bool = False) -> Path:  # type: ignore[override]
-        write = getattr(self.encoder, "save", None) if bundle_encoder else None
-        if isinstance(self.encoder, StaticEncoder | JoinedEncoder):  # their tables are found nowhere else
-            write = self.encoder.save if bundle_encoder else self.encoder.save_table
+        # an encoder may have a table that is found nowhere else, and goes with the model in any case
+        write = getattr(self.encoder, "save" if bundle_encoder else "save_table", None)
         if bundle_encoder and write is None:
             raise InputError(f"{type(self.encoder).__name__} has no save(folder), so it cannot be bundled.")
         return persistence.save(save_directory, self._config(), self.calibrator.get_state()[1], write)

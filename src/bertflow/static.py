@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from tqdm.auto import tqdm
 from bertflow.arrays import Matrix
 from bertflow.encoder import Encoder, check_sentences
 from bertflow.errors import InputError, ModelFolderError
-from bertflow.pooling import LayerReader, pool
+from bertflow.pooling import LayerReader
 from bertflow.sentences import word_tokens
 
 UNSEEN = 0.5  # how often a token that the text lacks is taken to occur
@@ -83,9 +84,7 @@ class StaticEncoder:
 
     def weighted_by(self, sentences: Sequence[str]) -> StaticEncoder:
         """Return it with every token weighted by its surprise in ``sentences``: −log of its share of all tokens."""
-        counts = np.full(len(self.vectors), UNSEEN)
-        for encoding in self.tokenizer.encode_batch_fast(check_sentences(sentences), add_special_tokens=False):
-            np.add.at(counts, encoding.ids, 1)
+        counts = UNSEEN + np.bincount(self._tokens(check_sentences(sentences))[0], minlength=len(self.vectors))
         surprise = -np.log(counts / counts.sum()) * (self.weights > 0)
         return StaticEncoder(self.name, self.tokenizer, self.vectors, surprise.astype(np.float32), self.nothing)
 
@@ -104,16 +103,22 @@ class StaticEncoder:
     def encode(self, sentences: Sequence[str], *, show_progress_bar: bool = False) -> Matrix:
         """Map n texts to float32 vectors (n, 2d); of texts without any word, all tokens count alike."""
         texts = check_sentences(sentences)
-        rows = [e.ids for e in self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
-        lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
-        tokens = np.fromiter((token for row in rows for token in row), dtype=np.int64, count=int(lengths.sum()))
-        text = np.repeat(np.arange(len(rows)), lengths)
-        total = np.bincount(text, self.weights[tokens], len(rows))
+        tokens, lengths = self._tokens(texts)
+        text = np.repeat(np.arange(len(texts)), lengths)
+        total = np.bincount(text, self.weights[tokens], len(texts))
         weights = np.where(total[text] > 0, self.weights[tokens] / np.maximum(total, 1e-12)[text], 1 / lengths[text])
-        shape = len(rows), len(self.vectors)
+        shape = len(texts), len(self.vectors)
         vectors = scipy.sparse.csr_array((weights.astype(np.float32), (text, tokens)), shape) @ self.vectors
         vectors[lengths == 0] = self.nothing
         return vectors
+
+    def _tokens(
+        self, texts: list[str]
+    ) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.int64]]]:
+        """Return the tokens of all texts in a row, and how many each text has."""
+        rows = [encoding.ids for encoding in self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+        lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+        return np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(lengths.sum())), lengths
 
     def save(self, folder: str | Path) -> None:
         """Write the table and the tokenizer to ``folder``; vectors in half precision, as they will be used again."""
@@ -151,12 +156,9 @@ def _encode_alone(encoder: Encoder, tokens: Sequence[int | None], show_progress_
             part = tokens[start : start + TOKENS_AT_ONCE]
             rows = [[*before, *([] if token is None else [token]), *after] or [padding] for token in part]
             ids = torch.tensor(rows, device=encoder.device)
-            mask = torch.ones_like(ids)
-            states = reader(ids, mask)
-            layers = [states[i] for i in (0, -1)]
-            average = pool(dict(zip((0, -1), layers, strict=True)), mask, "embedding-last-avg")
-            embedding = pool({0: layers[0], -1: layers[0]}, mask, "embedding-last-avg")
-            found.append(torch.cat([embedding, average], dim=1).cpu().numpy())
+            states = reader(ids, torch.ones_like(ids))
+            embedding, last = (states[i].float().mean(1) for i in (0, -1))
+            found.append(torch.cat([embedding, (embedding + last) / 2], dim=1).cpu().numpy())
             bar.update(len(part))
     # half precision, since that is what is kept: a model that was loaded gives the same vectors
     return np.concatenate(found).astype(np.float16).astype(np.float32)

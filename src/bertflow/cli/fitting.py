@@ -75,10 +75,11 @@ def fit(
         bertflow fit corpus.txt --encoder bert-base-uncased --preset best --output my-model
     """
     progress = start(quiet)
+    from bertflow.joined import TOKEN_PRESETS
     from bertflow.shards import is_shards
 
     of_encoder = {"--encoder": encoder, "--pooling": pooling, "--max-length": max_length}
-    from_tokens = preset in ("static", "best")
+    from_tokens = preset in TOKEN_PRESETS
     if is_shards(sentences):
         _refuse(of_encoder | {"--column": column}, f"{sentences} holds shards, which have their encoder")
         _refuse({"--from": base}, f"{sentences} holds shards, and a model is adapted to text")
@@ -99,14 +100,13 @@ def fit(
             _refuse(fixed, f"{base} has its encoder and its calibrator")
             model = _adapt(base, texts, seed, device, progress)
         else:
+            brought = from_tokens and not calibrator  # by the preset
             model = BertFlow.fit(
                 texts,
                 encoder or "mini",
                 pooling,
                 preset or "default",
-                calibrator=_calibrator(calibrator, preset, seed, device, progress)
-                if calibrator or not from_tokens
-                else None,
+                calibrator=None if brought else _calibrator(calibrator, preset, seed, device, progress),
                 random_state=seed,
                 show_progress_bar=progress,
                 max_length=max_length,

@@ -69,6 +69,7 @@ def _show_demo(result: DemoResult) -> None:
     say(f"\nSaved to [bold]{escape(result.saved)}[/]. Next:")
     say(f'  {program} similarity -m {escape(result.saved)} "A man is eating." "Someone has lunch."')
     say(f"  {program} fit your-sentences.txt --output your-model")
+    say(f"  {program} advise your-sentences.txt    # is it worth it on your text?")
     say(f"  {program} compare --pairs your-pairs.tsv")
 
 
