@@ -67,6 +67,16 @@ def point_at(browser, chart, i):
     ActionChains(browser).move_to_element_with_offset(element, x + 3, y).move_by_offset(-3, 0).perform()
 
 
+def tip_at(browser, chart, i, text):
+    """Point at the i-th point of a map, again until the browser has taken notice; return its tip, which shows ``text``."""
+
+    def tip():
+        point_at(browser, chart, i)
+        return [tip.text for tip in browser.find_elements("css selector", f"#{chart} .tip") if text in tip.text]
+
+    return until(tip)[0]
+
+
 def labels(browser):
     return browser.execute_script("return JSON.parse(document.getElementById('data').textContent).sentences.labels")
 
@@ -98,7 +108,7 @@ def test_every_chart_is_painted(opened):
     charts = [element.get_attribute("id") for element in opened.find_elements("css selector", ".chart")]
     assert len(charts) == 9
     for chart in charts:
-        assert painted(opened, chart) > 10, chart
+        until(lambda chart=chart: painted(opened, chart) > 10)
 
 
 def test_what_the_text_holds_is_shown_and_not_run(opened, evil):
@@ -107,8 +117,7 @@ def test_what_the_text_holds_is_shown_and_not_run(opened, evil):
     items = until(lambda: opened.find_elements("css selector", "#sentences-matches li"))
     assert {item.text for item in items} == {evil[0], evil[2]}
     for text in evil[:2]:
-        point_at(opened, "sentences-after", labels(opened).index(text))
-        until(lambda text=text: text in opened.find_element("css selector", "#sentences-after .tip").text)
+        tip_at(opened, "sentences-after", labels(opened).index(text), text)
     assert opened.execute_script("return window.hacked") is None
     assert opened.execute_script("return document.images.length") == 0
     assert opened.find_element("tag name", "h1").text == "A <b>corpus</b>"
@@ -117,10 +126,7 @@ def test_what_the_text_holds_is_shown_and_not_run(opened, evil):
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_pointing_at_a_sentence_shows_it_and_marks_it_in_both_maps(opened, side):
     i, text = lone_point(opened, side)
-    point_at(opened, f"sentences-{side}", i)
-    tip = until(lambda: opened.find_elements("css selector", f"#sentences-{side} .tip"))[0]
-    until(lambda: text in tip.text)
-    assert "density" in tip.text
+    assert "density" in tip_at(opened, f"sentences-{side}", i, text)
     assert len(until(lambda: opened.find_elements("css selector", ".ring"))) == 2
 
 
@@ -159,7 +165,7 @@ def test_both_themes_follow_the_system_and_the_button(opened, system, other):
     opened.find_element("id", "theme").click()
     assert opened.execute_script("return document.documentElement.dataset.theme") == other
     assert opened.execute_script(ink) != first
-    assert painted(opened, "sentences-before") > 10
+    until(lambda: painted(opened, "sentences-before") > 10)
     opened.execute_script("window.dispatchEvent(new Event('beforeprint'))")
     assert opened.execute_script("return document.documentElement.dataset.theme") == "light"
     opened.execute_script("window.dispatchEvent(new Event('afterprint'))")
