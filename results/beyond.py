@@ -7,19 +7,19 @@ Prints a table for each encoder. What was tried before is in results/beyond.md.
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
 
-from bertflow.calibrators import BlockFlow, Calibrator
-from bertflow.calibrators.names import make_calibrator
+from bertflow.calibrators import Calibrator
+from bertflow.calibrators.names import is_random, make_calibrator
 from bertflow.comparison import cached
 from bertflow.encoder import Encoder, TextEncoder
 from bertflow.evaluation import Task, evaluate_task, load_task
-from bertflow.joined import JoinedEncoder
+from bertflow.joined import JoinedEncoder, calibrator_for
 from bertflow.reproduction.published import SEVEN
 from bertflow.static import StaticEncoder
 
@@ -37,29 +37,34 @@ def main(
     for name in encoder:
         contextual = Encoder(name)
         words = Encoder(name, "embedding-last-avg", words_only=True)
-        static = StaticEncoder.distill(words)
+        tables = [StaticEncoder.distill(words, random_state=seed) for seed in range(seeds)]
         rows: dict[str, list[np.ndarray]] = {"raw": [], "whitening": [], "paper": [], "static": [], "best": []}
         for each in tasks:
-            weighted = static.weighted_by(each.fit_sentences)
-            joined = JoinedEncoder(weighted, words)
-            for row, (text_encoder, make) in {
-                "raw": (contextual, partial(make_calibrator, "none")),
-                "whitening": (contextual, partial(make_calibrator, "whitening")),
-                "paper": (contextual, partial(make_calibrator, "flow-paper")),
-                "static": (weighted, lambda seed: BlockFlow(2, StaticEncoder.block_weights, random_state=seed)),
-                "best": (joined, lambda seed: BlockFlow(3, JoinedEncoder.block_weights, random_state=seed)),
-            }.items():
-                used = range(1) if row in ("raw", "whitening") else range(seeds)
-                rows[row].append(np.array([score(each, text_encoder, make(seed)) for seed in used]))
+            for row, kind in {"raw": "none", "whitening": "whitening", "paper": "flow-paper"}.items():
+                made = [make_calibrator(kind, seed) for seed in (range(seeds) if is_random(kind) else range(1))]
+                rows[row].append(np.array([score(each, contextual, calibrator) for calibrator in made]))
+            weighted = [table.weighted_by(each.fit_sentences) for table in tables]
+            joined = [JoinedEncoder(table, words) for table in weighted]
+            for row, encoders in {"static": weighted, "best": joined}.items():
+                made = [calibrator_for(one, random_state=seed) for seed, one in enumerate(encoders)]
+                rows[row].append(np.array([score(each, *pair) for pair in zip(encoders, made, strict=True)]))
         print_table(Path(name).name, [each.name for each in tasks], rows)
 
 
 def score(task: Task, encoder: TextEncoder, calibrator: Calibrator) -> float:
     """Spearman (QNLI: AUC) ×100 of a calibrator that was fitted on the task's own sentences."""
-    embed = encoder.encode if isinstance(encoder, StaticEncoder) else cached(encoder)
+    embed = embedder(encoder)
     fitted = calibrator.fit(embed(list(task.fit_sentences)))
     setting = "all" if len(task.subsets) == 1 else "wmean"
     return evaluate_task(task, lambda texts: fitted.transform(embed(texts)), setting, resamples=0).value
+
+
+def embedder(encoder: TextEncoder) -> Callable[[list[str]], np.ndarray]:
+    """Return its ``encode``, with a memory on disk for what goes through the transformer."""
+    if isinstance(encoder, JoinedEncoder):
+        contextual = cached(encoder.contextual)
+        return lambda texts: np.hstack([encoder.static.encode(texts), contextual(texts)])
+    return encoder.encode if isinstance(encoder, StaticEncoder) else cached(encoder)
 
 
 def print_table(encoder: str, tasks: list[str], rows: dict[str, list[np.ndarray]]) -> None:

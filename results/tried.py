@@ -7,7 +7,7 @@ Prints a markdown table; fitted on target, one seed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated
 
@@ -17,53 +17,65 @@ import typer
 from sklearn.base import TransformerMixin
 
 from bertflow.arrays import Matrix
-from bertflow.calibrators import BlockFlow, FlowCalibrator, Identity, Whitening
+from bertflow.calibrators import FlowCalibrator, Identity, Whitening, WhiteningBesideFlow
 from bertflow.encoder import Encoder
 from bertflow.evaluation import Task, evaluate_task, load_task
 from bertflow.pooling import LayerReader
-from bertflow.static import StaticEncoder
+from bertflow.static import FEATURES, StaticEncoder, encode_alone, fourier_features
 
 SIF = 2e-3
 Make = Callable[[], TransformerMixin]
 
 
-class ShrunkWhitening(TransformerMixin):
-    """Whitening with a fifth of the mean eigenvalue added to all."""
+class FlowEach(TransformerMixin):
+    """A flow for each of several equal parts of the dimensions, side by side, each with its weight."""
 
-    def fit(self, x: Matrix) -> ShrunkWhitening:
-        """Learn mean and map."""
-        values, vectors = np.linalg.eigh(np.cov(x.T))
-        self.mean, self.map = x.mean(0), vectors * (np.maximum(values, 0) + 0.2 * values.mean()) ** -0.5
+    def __init__(self, weights: Sequence[float]) -> None:
+        self.scales = np.sqrt(weights)
+
+    def fit(self, x: Matrix) -> FlowEach:
+        """Fit them."""
+        self.flows = [flow().fit(part) for part in self.cut(x)]
         return self
 
     def transform(self, x: Matrix) -> Matrix:
         """Map rows."""
-        return (x - self.mean) @ self.map
+        parts = zip(self.scales, self.flows, self.cut(x), strict=True)
+        return np.hstack([scale * one.transform(part) for scale, one, part in parts])
+
+    def cut(self, x: Matrix) -> list[Matrix]:
+        """Return the parts."""
+        return [np.ascontiguousarray(part) for part in np.split(x, len(self.scales), axis=1)]
+
+
+def flow() -> FlowCalibrator:
+    """Return the paper's flow."""
+    return FlowCalibrator(preset="paper", random_state=0)
 
 
 class Views:
     """All the ways to pool one task's texts: each text is encoded once, each token once."""
 
     def __init__(self, encoder: Encoder, static: StaticEncoder, task: Task) -> None:
-        self.encoder, self.d = encoder, encoder.dim
-        self.static = static
+        self.encoder, self.static = encoder, static
         self.surprise = static.weighted_by(task.fit_sentences).weights
         texts = list(dict.fromkeys([*task.fit_sentences, *task.sentences]))
         self.row = {text: i for i, text in enumerate(texts)}
         self.fitted_on = [self.row[text] for text in task.fit_sentences]
-        words = (static.weights > 0).astype(np.float32)
+        self.words = static.weights > 0
+        words = self.words.astype(np.float32)
         share = np.exp(-self.surprise) * words  # surprise is −log of the share
         self.weights = {"all words": words, "a / (a + p)": words * SIF / (SIF + share), "surprise": self.surprise}
         self.texts = texts
 
-    def static_layers(self, weights: str) -> dict[str, Matrix]:
-        """Means of token vectors: embedding layer, its average with the last layer, and the last alone."""
-        table = StaticEncoder(
-            "", self.static.tokenizer, self.static.vectors, self.weights[weights], self.static.nothing
-        )
-        vectors = table.encode(self.texts)
-        first, average = vectors[:, : self.d], vectors[:, self.d :]
-        return {"embedding": first, "embedding-last-avg": average, "last": 2 * average - first}
+    def pooled(self, table: Matrix, weights: str = "surprise") -> Matrix:
+        """Weighted means (n, k) of any vectors of tokens."""
+        nothing = np.zeros(table.shape[1], dtype=np.float32)
+        return StaticEncoder("", self.static.tokenizer, table, self.weights[weights], nothing).encode(self.texts)
+
+    def spread(self, table: Matrix) -> Matrix:
+        """Weighted standard deviations of the vectors of a text's tokens."""
+        return np.sqrt(np.maximum(self.pooled(table**2) - self.pooled(table) ** 2, 0))
 
     @torch.inference_mode()
     def contextual(self, weights: str | None) -> Matrix:
@@ -81,18 +93,10 @@ class Views:
         return out
 
 
-def blocks(*weights: float) -> TransformerMixin:
-    """A flow for each of several parts."""
-    return BlockFlow(len(weights), weights, random_state=0)
-
-
-def candidates(views: Views) -> dict[str, tuple[Matrix, Make]]:
+def candidates(views: Views, layers: dict[str, Matrix]) -> dict[str, tuple[Matrix, Make]]:
     """Everything to be scored, by name."""
-
-    def flow() -> TransformerMixin:
-        return FlowCalibrator(preset="paper", random_state=0)
-
-    maps: dict[str, Make] = {"raw": Identity, "whitening": Whitening, "shrunk whitening": ShrunkWhitening, "flow": flow}
+    fifth, half = partial(Whitening, shrinkage=1 / 6), partial(Whitening, shrinkage=0.5)
+    maps: dict[str, Make] = {"raw": Identity, "whitening": Whitening, "shrunk whitening": fifth, "flow": flow}
     found: dict[str, tuple[Matrix, Make]] = {}
     plain = views.contextual(None)
     found |= {f"first-last-avg (the paper's), {name}": (plain, make) for name, make in maps.items()}
@@ -102,17 +106,37 @@ def candidates(views: Views) -> dict[str, tuple[Matrix, Make]]:
             f"contextual, {weights}, {name}": (vectors, maps[name]) for name in ("raw", "shrunk whitening", "flow")
         }
     for weights in views.weights:
-        for layer, vectors in views.static_layers(weights).items():
+        for layer, table in layers.items():
+            vectors = views.pooled(table, weights)
             found |= {f"static {layer}, {weights}, {name}": (vectors, make) for name, make in maps.items()}
-    layers = views.static_layers("surprise")
-    two = np.hstack([layers["embedding"], layers["embedding-last-avg"]])
-    three = np.hstack([two, views.contextual("all words")])
-    surprised = np.hstack([two, views.contextual("surprise")])
-    found["**static embedding + embedding-last-avg, surprise, a flow each (`static`)**"] = two, partial(blocks, 1, 1)
+    average, contextual = layers["embedding-last-avg"], views.contextual("all words")
+    two = np.hstack([views.pooled(layers["embedding"]), views.pooled(average)])
+    found["static embedding + embedding-last-avg, surprise, a flow each"] = two, partial(FlowEach, (1, 1))
     found["the same, one flow for both"] = two, flow
-    found["the same, and contextual, all words, a flow each"] = three, partial(blocks, 1, 1, 1)
-    found["**the same, contextual counts half (`best`)**"] = three, partial(blocks, 1, 1, 0.5)
-    found["the same, contextual weighted by surprise"] = surprised, partial(blocks, 1, 1, 0.5)
+    three = np.hstack([two, contextual])
+    found["the same, and contextual, all words, a flow each"] = three, partial(FlowEach, (1, 1, 1))
+    found["the same, contextual counts half"] = three, partial(FlowEach, (1, 1, 0.5))
+    found["standard deviations of embedding-last-avg, surprise, shrunk whitening"] = views.spread(average), fifth
+    bag = np.random.default_rng(0).standard_normal((len(average), FEATURES)).astype(np.float32)
+    found["random vectors for tokens (no model at all), surprise, whitening shrunk by half"] = views.pooled(bag), half
+    kernel = {count: fourier_features(average, views.words, 0, count) for count in (256, 512, FEATURES, 2048)}
+    for count, table in kernel.items():
+        found[f"{count} features of embedding-last-avg, surprise, whitening shrunk by half"] = views.pooled(table), half
+    found["the same with 1024, plain whitening"] = views.pooled(kernel[FEATURES]), Whitening
+    found["the same with 1024, flow"] = views.pooled(kernel[FEATURES]), flow
+    for layer in ("embedding", "last"):
+        table = fourier_features(layers[layer], views.words, 0)
+        found[f"1024 features of {layer}, surprise, whitening shrunk by half"] = views.pooled(table), half
+    for width in (0.7, 1.4):
+        table = fourier_features(average, views.words, 0, width=width)
+        found[f"1024 features, kernel {width} times as wide, whitening shrunk by half"] = views.pooled(table), half
+    beside = np.hstack([views.pooled(kernel[FEATURES]), contextual])
+    for weight in (0.2, 0.3, 0.5, 1.0):
+        make = partial(WhiteningBesideFlow, contextual.shape[1], shrinkage=0.5, flow_weight=weight, random_state=0)
+        found[f"1024 features, whitening shrunk by half, beside contextual, all words, flow, counting {weight}"] = (
+            beside,
+            make,
+        )
     return found
 
 
@@ -121,10 +145,13 @@ def main(encoder: Annotated[str, typer.Option(help="Model name or folder.")] = "
     tasks = [load_task("STS-B", split="dev"), load_task("STS12"), load_task("STS13")]
     contextual = Encoder(encoder, device="cpu")
     static = StaticEncoder.distill(contextual)
+    tokens = range(len(static.vectors))
+    averages = {"embedding": (0,), "embedding-last-avg": (0, -1), "last": (-1,)}
+    layers = {name: encode_alone(contextual, tokens, which) for name, which in averages.items()}
     rows: dict[str, list[float]] = {}
     for task in tasks:
         views = Views(contextual, static, task)
-        for name, (vectors, make) in candidates(views).items():
+        for name, (vectors, make) in candidates(views, layers).items():
             fitted = make().fit(vectors[views.fitted_on])
             latents = fitted.transform(vectors)
             setting = "all" if len(task.subsets) == 1 else "wmean"

@@ -21,9 +21,9 @@ from bertflow import (
     Standardize,
     Whitening,
 )
-from bertflow.calibrators import BlockFlow
+from bertflow.calibrators import WhiteningBesideFlow
 from bertflow.flows import Glow, GlowConfig
-from bertflow.portable import AFFINE, BLOCKS, FLOW, PortableCalibrator, flatten_flow, flow_map, load_calibrator
+from bertflow.portable import AFFINE, BESIDE, FLOW, PortableCalibrator, flatten_flow, flow_map, load_calibrator
 
 AFFINE_ONES = [
     Identity(),
@@ -84,13 +84,12 @@ def test_every_calibrator_is_that_of_torch(calibrator, given, fitted_on):
 
 def test_no_calibrator_is_forgotten():
     ours = {name for name, kind in Calibrator.registry.items() if kind.__module__.startswith("bertflow.")}
-    assert ours == {*AFFINE, FLOW, BLOCKS}
+    assert ours == {*AFFINE, FLOW, BESIDE}
 
 
-@pytest.mark.parametrize("weights", [None, (1.0, 1.0, 0.5)])
-def test_a_flow_for_each_part(weights):
+def test_whitening_beside_a_flow():
     x = rows(200, 12)
-    calibrator = BlockFlow(3, weights, random_state=0).fit(x)
+    calibrator = WhiteningBesideFlow(4, shrinkage=0.5, flow_weight=0.3, random_state=0).fit(x)
     found = PortableCalibrator(*calibrator.get_state()).transform(x)
     np.testing.assert_allclose(found, calibrator.transform(x), atol=1e-4)
 

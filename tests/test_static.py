@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from bertflow import BertFlow, Encoder
-from bertflow.calibrators import BlockFlow
+from bertflow.calibrators import Whitening
 from bertflow.errors import InputError, ModelFolderError
 from bertflow.joined import distill
-from bertflow.static import StaticEncoder
+from bertflow.static import FEATURES, StaticEncoder
 
 TEXTS = ["the cat sat on the mat", "a dog runs fast", "the bird sings and then tea"]
 
@@ -18,13 +18,22 @@ def static(tiny_bert):
 
 
 @pytest.mark.parametrize("family", ["bert", "distilbert", "roberta", "mpnet", "gpt2", "t5"])
-def test_a_single_token_has_the_vector_of_the_encoder(tiny, family):
+def test_the_dot_product_of_tokens_is_a_gaussian_kernel_of_the_encoders_vectors(tiny, family):
     encoder = Encoder(tiny(family), "embedding-last-avg", device="cpu")
     static = StaticEncoder.distill(encoder)
     letters = [text for text in "abxyz" if len(static.tokenizer.encode(text, add_special_tokens=False).ids) == 1]
     assert len(letters) == 5
-    assert static.encode(letters).shape == (5, 2 * encoder.dim)
-    np.testing.assert_allclose(static.encode(letters)[:, encoder.dim :], encoder.encode(letters), atol=5e-3)  # float16
+    found, own = static.encode(letters), encoder.encode(letters)
+    kernel, distances = found @ found.T, np.square(own[:, None] - own).sum(axis=-1)
+    width = distances.sum() / -2 / np.log(kernel.clip(0.01, 1)).sum()
+    np.testing.assert_allclose(kernel, np.exp(-distances / width / 2), atol=0.1)  # 1024 random features
+
+
+def test_another_seed_gives_other_features_of_the_same_kernel(static, tiny_bert):
+    other = StaticEncoder.distill(Encoder(tiny_bert, device="cpu"), random_state=1)
+    one, two = static.encode(TEXTS), other.encode(TEXTS)
+    assert not np.allclose(one, two)
+    np.testing.assert_allclose(one @ one.T, two @ two.T, atol=0.1)
 
 
 def test_a_text_is_the_mean_of_its_tokens_whatever_their_order(static):
@@ -82,11 +91,11 @@ def test_only_transformers_have_token_vectors():
 
 
 @pytest.mark.parametrize("bundle", [False, True])
-@pytest.mark.parametrize(("preset", "blocks"), [("static", 2), ("best", 3)])
-def test_from_fit_to_load(preset, blocks, bundle, tiny_bert, sentences, tmp_path):
+@pytest.mark.parametrize("preset", ["static", "best"])
+def test_from_fit_to_load(preset, bundle, tiny_bert, sentences, tmp_path):
     model = BertFlow.fit(sentences, tiny_bert, preset=preset, device="cpu")
-    assert model.calibrator.blocks == blocks == len(model.calibrator.weights)
-    assert model.dim == blocks * Encoder(tiny_bert, device="cpu").dim
+    contextual = Encoder(tiny_bert, device="cpu").dim if preset == "best" else 0
+    assert model.dim == FEATURES + contextual
     model.save_pretrained(tmp_path / "model", bundle_encoder=bundle)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # such as one about another fingerprint
@@ -97,7 +106,7 @@ def test_from_fit_to_load(preset, blocks, bundle, tiny_bert, sentences, tmp_path
 
 
 @pytest.mark.parametrize("preset", ["static", "best"])
-@pytest.mark.parametrize("mine", [{"pooling": "mean"}, {"calibrator": BlockFlow()}])
+@pytest.mark.parametrize("mine", [{"pooling": "mean"}, {"calibrator": Whitening()}])
 def test_they_bring_their_own_pooling_and_calibrator(preset, mine, tiny_bert):
     with pytest.raises(InputError, match="brings its own"):
         BertFlow.fit(TEXTS, tiny_bert, preset=preset, device="cpu", **mine)

@@ -11,21 +11,22 @@ from typing import Any
 import numpy as np
 
 from bertflow.arrays import Matrix
+from bertflow.calibrators import Calibrator, Whitening, WhiteningBesideFlow
 from bertflow.encoder import Encoder, as_encoder
 from bertflow.static import StaticEncoder
 
 STATIC, BEST = TOKEN_PRESETS = "static", "best"
+SHRINKAGE = 0.5  # adds the mean eigenvalue to all
+CONTEXTUAL_WEIGHT = 0.3  # of the words in their sentence, against 1 of the single tokens
 
 
 class JoinedEncoder:
-    """What the preset ``best`` encodes with: token vectors (two blocks) and the words in their sentence (one block).
+    """What the preset ``best`` encodes with: single tokens, and beside them the words in their sentence.
 
     Args:
-        static: Gives (n, 2d).
+        static: Gives (n, k).
         contextual: Gives (n, d).
     """
-
-    block_weights = (*StaticEncoder.block_weights, 0.5)
 
     def __init__(self, static: StaticEncoder, contextual: Encoder) -> None:
         self.static, self.contextual = static, contextual
@@ -43,7 +44,7 @@ class JoinedEncoder:
         return ours | {"contextual": self.contextual.describe()}
 
     def encode(self, sentences: Sequence[str], *, show_progress_bar: bool = False) -> Matrix:
-        """Map n texts to float32 vectors (n, 3d)."""
+        """Map n texts to float32 vectors (n, k + d)."""
         contextual = self.contextual.encode(sentences, show_progress_bar=show_progress_bar)
         return np.hstack([self.static.encode(sentences), contextual])
 
@@ -69,7 +70,13 @@ class JoinedEncoder:
 
 
 def distill(
-    preset: str, encoder: Any, sentences: Sequence[str], *, show_progress_bar: bool = False, **options: Any
+    preset: str,
+    encoder: Any,
+    sentences: Sequence[str],
+    *,
+    random_state: int = 0,
+    show_progress_bar: bool = False,
+    **options: Any,
 ) -> StaticEncoder | JoinedEncoder:
     """Return the encoder of the preset ``"static"`` or ``"best"``.
 
@@ -77,10 +84,23 @@ def distill(
         preset: Which.
         encoder: A model's name or folder, or an ``Encoder``, whose pooling then stays.
         sentences: The user's text, which says how rare each token is.
+        random_state: Seeds the tokens' features.
         show_progress_bar: Show progress.
         options: Of ``Encoder``.
     """
     if isinstance(encoder, str | Path):
         encoder = as_encoder(encoder, "embedding-last-avg", words_only=True, **options)
-    table = StaticEncoder.distill(encoder, sentences, show_progress_bar=show_progress_bar)
+    table = StaticEncoder.distill(encoder, sentences, random_state=random_state, show_progress_bar=show_progress_bar)
     return table if preset == STATIC else JoinedEncoder(table, encoder)
+
+
+def calibrator_for(encoder: StaticEncoder | JoinedEncoder, **of_flow: Any) -> Calibrator:
+    """Return the calibrator of the preset that ``encoder`` belongs to, not fitted yet.
+
+    Args:
+        encoder: What ``distill`` gave.
+        of_flow: ``random_state``, ``device``, ``verbose`` of ``FlowCalibrator``.
+    """
+    if isinstance(encoder, StaticEncoder):
+        return Whitening(shrinkage=SHRINKAGE)
+    return WhiteningBesideFlow(encoder.contextual.dim, shrinkage=SHRINKAGE, flow_weight=CONTEXTUAL_WEIGHT, **of_flow)

@@ -16,11 +16,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from bertflow import persistence
 from bertflow.arrays import Matrix, as_matrix, unit_rows
-from bertflow.calibrators import BlockFlow, Calibrator, FlowCalibrator
+from bertflow.calibrators import Calibrator, FlowCalibrator
 from bertflow.data import mini_flow_folder
 from bertflow.encoder import SentenceTransformerEncoder, TextEncoder, as_encoder, check_sentences
 from bertflow.errors import InputError, ModelFolderError, require
-from bertflow.joined import TOKEN_PRESETS, JoinedEncoder, distill
+from bertflow.joined import TOKEN_PRESETS, JoinedEncoder, calibrator_for, distill
 from bertflow.model_card import Result, measured, merged, model_card
 from bertflow.static import StaticEncoder
 
@@ -107,9 +107,9 @@ class BertFlow(ModelHubMixin):
         if preset in TOKEN_PRESETS:
             if pooling is not None or calibrator is not None:
                 raise InputError(f"The preset {preset!r} brings its own pooling and calibrator; leave out yours.")
-            text_encoder = distill(preset, encoder, texts, show_progress_bar=show_progress_bar, **encoder_options)
-            weights = text_encoder.block_weights
-            calibrator = BlockFlow(len(weights), weights, **of_flow)
+            options = {"random_state": random_state, "show_progress_bar": show_progress_bar, **encoder_options}
+            text_encoder = distill(preset, encoder, texts, **options)
+            calibrator = calibrator_for(text_encoder, **of_flow)
         else:
             text_encoder = as_encoder(encoder, pooling, **encoder_options)
         vectors = text_encoder.encode(texts, show_progress_bar=show_progress_bar)

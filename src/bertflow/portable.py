@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 AFFINE = ("Identity", "RemoveTopComponents", "Standardize", "Whitening")
 FLOW = "FlowCalibrator"
-BLOCKS = "BlockFlow"
+BESIDE = "WhiteningBesideFlow"
 SCALE_FACTOR = 3.0  # of bertflow.flows.layers: scales are exp(3·s)
 ROWS_AT_ONCE = 512  # few enough to stay in the processor's cache
 
@@ -65,12 +65,12 @@ class PortableCalibrator:
         self.name = str(settings["class"])
         self.n_features_in_ = int(settings["n_features_in"])
         self.n_features_out_ = int(settings["n_features_out"])
-        if self.name not in (*AFFINE, FLOW, BLOCKS):
+        if self.name not in (*AFFINE, FLOW, BESIDE):
             raise InputError(
                 f"{self.name!r} is no calibrator of bertflow's own: load it with BertFlow.from_pretrained."
             )
-        if self.name == BLOCKS:
-            self._map = _blocks_map(settings["params"], arrays)
+        if self.name == BESIDE:
+            self._map = _beside_map(arrays)
         else:
             self._map = flow_map(flatten_flow(arrays)) if self.name == FLOW else _affine_map(arrays)
         self._map(np.zeros((1, self.n_features_in_)))  # arrays that do not fit together show themselves here
@@ -106,18 +106,17 @@ class PortableCalibrator:
         return f"PortableCalibrator({self.name}, {self.n_features_in_} → {self.n_features_out_})"
 
 
-def _blocks_map(params: dict[str, Any], arrays: dict[str, Matrix]) -> Callable[[Matrix], Matrix]:
-    """A flow for each part of the dimensions, each scaled by the root of its weight."""
-    weights: list[float] = params["weights"] or [1.0] * params["blocks"]
-    parts = [
-        {name.removeprefix(f"{i}."): array for name, array in arrays.items() if name.startswith(f"{i}.")}
-        for i in range(len(weights))
-    ]
-    maps = [flow_map(flatten_flow(part)) for part in parts]
+def _beside_map(arrays: dict[str, Matrix]) -> Callable[[Matrix], Matrix]:
+    """Whitening for the first dimensions and a flow for the rest, each with its scale."""
+    whitening, flow = (
+        {name.removeprefix(f"{kind}."): array for name, array in arrays.items() if name.startswith(f"{kind}.")}
+        for kind in ("whitening", "flow")
+    )
+    maps, cut = (_affine_map(whitening), flow_map(flatten_flow(flow))), len(whitening["mean"])
 
     def apply(x: Matrix) -> Matrix:
-        cut = zip(maps, np.split(x, len(maps), axis=1), weights, strict=True)
-        return np.hstack([weight**0.5 * one(np.ascontiguousarray(part)) for one, part, weight in cut])
+        parts = zip(maps, np.split(x, [cut], axis=1), arrays["scales"], strict=True)
+        return np.hstack([scale * one(np.ascontiguousarray(part)) for one, part, scale in parts])
 
     return apply
 

@@ -4,8 +4,10 @@ The paper finds word frequency to be what distorts the space, but treats it only
 a token weighs as much as it surprises, −log p(token) in the user's own text, and punctuation weighs nothing. No text goes
 through the transformer any more, only its vocabulary does, once; so encoding is a table look-up.
 
-Each token has two vectors, side by side: what the embedding layer gives, and the average of that with the last layer
-(``embedding-last-avg``). `results/beyond.md` tells what else was tried.
+A mean of vectors keeps little of which vectors they were. So it is not a token's vector that is averaged (the average of
+embedding and last layer, ``embedding-last-avg``) but random Fourier features of it (Rahimi & Recht, 2007): the dot product
+of two means is then the mean of a Gaussian kernel over all pairs of tokens, to which near tokens count and far ones do not.
+`results/beyond.md` tells what else was tried.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import numpy as np
 import safetensors.numpy
 import scipy.sparse
 import torch
+from sklearn.kernel_approximation import RBFSampler
 from tokenizers import Tokenizer
 from tqdm.auto import tqdm
 
@@ -32,6 +35,7 @@ from bertflow.sentences import word_tokens
 
 UNSEEN = 0.5  # how often a token that the text lacks is taken to occur
 TOKENS_AT_ONCE = 512
+FEATURES = 1024  # of a token; fewer lose, more gain nothing
 TABLE, TOKENIZER = "table.safetensors", "tokenizer.json"
 
 
@@ -41,17 +45,15 @@ class StaticEncoder:
     Args:
         name: Of the encoder that the vectors come from.
         tokenizer: Cuts texts into tokens.
-        vectors: Two vectors a token, side by side, (tokens, 2d).
+        vectors: Features of each token, (tokens, k).
         weights: How much each token counts, (tokens,).
-        nothing: The vectors of a text without any token, (2d,).
+        nothing: The vector of a text without any token, (k,).
 
     Example:
         >>> encoder = StaticEncoder.distill(Encoder("mini"), ["A sentence of the corpus.", "And one more."])
         >>> encoder.encode(["One sentence."]).shape
-        (1, 512)
+        (1, 1024)
     """
-
-    block_weights = (1.0, 1.0)
 
     def __init__(self, name: str, tokenizer: Tokenizer, vectors: Matrix, weights: Matrix, nothing: Matrix) -> None:
         self.name, self.tokenizer = name, tokenizer
@@ -62,13 +64,19 @@ class StaticEncoder:
 
     @classmethod
     def distill(
-        cls, encoder: Encoder, sentences: Sequence[str] | None = None, *, show_progress_bar: bool = False
+        cls,
+        encoder: Encoder,
+        sentences: Sequence[str] | None = None,
+        *,
+        random_state: int = 0,
+        show_progress_bar: bool = False,
     ) -> StaticEncoder:
         """Encode each token of an encoder's vocabulary alone; weigh it by how rare it is in ``sentences``.
 
         Args:
             encoder: Any transformer with a fast tokenizer.
             sentences: The user's text; without it all tokens count alike, until ``weighted_by``.
+            random_state: Seeds the features.
             show_progress_bar: Show progress.
         """
         if not isinstance(encoder, Encoder) or not encoder.tokenizer.is_fast:
@@ -77,9 +85,11 @@ class StaticEncoder:
                 f"{getattr(encoder, 'name', encoder)!r} is none. Use another preset than 'best'."
             )
         tokenizer = Tokenizer.from_str(encoder.tokenizer.backend_tokenizer.to_str())
-        rows = _encode_alone(encoder, range(len(encoder.tokenizer)), show_progress_bar)
-        nothing = _encode_alone(encoder, [None], show_progress_bar=False)[0]
-        new = cls(encoder.name, tokenizer, rows, word_tokens(encoder.tokenizer).astype(np.float32), nothing)
+        words = word_tokens(encoder.tokenizer)
+        vectors = encode_alone(encoder, range(len(encoder.tokenizer)), show_progress_bar=show_progress_bar)
+        nothing = encode_alone(encoder, [None])
+        rows = fourier_features(np.vstack([vectors, nothing]), words, random_state)
+        new = cls(encoder.name, tokenizer, rows[:-1], words.astype(np.float32), rows[-1])
         return new if sentences is None else new.weighted_by(sentences)
 
     def weighted_by(self, sentences: Sequence[str]) -> StaticEncoder:
@@ -101,7 +111,7 @@ class StaticEncoder:
         return {"kind": "static", "name": self.name, "dim": self.dim, "fingerprint": self.fingerprint}
 
     def encode(self, sentences: Sequence[str], *, show_progress_bar: bool = False) -> Matrix:
-        """Map n texts to float32 vectors (n, 2d); of texts without any word, all tokens count alike."""
+        """Map n texts to float32 vectors (n, k); of texts without any word, all tokens count alike."""
         texts = check_sentences(sentences)
         tokens, lengths = self._tokens(texts)
         text = np.repeat(np.arange(len(texts)), lengths)
@@ -146,8 +156,10 @@ class StaticEncoder:
 
 
 @torch.inference_mode()
-def _encode_alone(encoder: Encoder, tokens: Sequence[int | None], show_progress_bar: bool) -> Matrix:
-    """Vectors (n, 2d) of single tokens between the model's special ones; None stands for no token."""
+def encode_alone(
+    encoder: Encoder, tokens: Sequence[int | None], layers: Sequence[int] = (0, -1), *, show_progress_bar: bool = False
+) -> Matrix:
+    """Vectors (n, d) of single tokens between the model's special ones, averaged over layers; None stands for no token."""
     (before, after), padding = _special_ids(encoder.tokenizer), encoder.tokenizer.pad_token_id
     found = []
     bar = tqdm(total=len(tokens), desc="encoding the vocabulary", disable=not show_progress_bar)
@@ -157,11 +169,23 @@ def _encode_alone(encoder: Encoder, tokens: Sequence[int | None], show_progress_
             rows = [[*before, *([] if token is None else [token]), *after] or [padding] for token in part]
             ids = torch.tensor(rows, device=encoder.device)
             states = reader(ids, torch.ones_like(ids))
-            embedding, last = (states[i].float().mean(1) for i in (0, -1))
-            found.append(torch.cat([embedding, (embedding + last) / 2], dim=1).cpu().numpy())
+            found.append(torch.stack([states[i] for i in layers]).float().mean((0, 2)).cpu().numpy())
             bar.update(len(part))
+    return np.concatenate(found)
+
+
+def fourier_features(
+    vectors: Matrix, words: np.ndarray[Any, np.dtype[np.bool_]], seed: int, count: int = FEATURES, width: float = 1.0
+) -> Matrix:
+    """Random Fourier features (n, count) of token vectors (n, d); the kernel is ``width`` times as wide as words lie apart.
+
+    ``words`` says which of the first vectors are those of words.
+    """
+    lexicon = vectors[: len(words)][words] if words.any() else vectors
+    unit = width * np.sqrt(lexicon.var(axis=0).sum()) or 1.0
+    sampler = RBFSampler(gamma=0.5, n_components=count, random_state=seed)
     # half precision, since that is what is kept: a model that was loaded gives the same vectors
-    return np.concatenate(found).astype(np.float16).astype(np.float32)
+    return sampler.fit_transform((vectors - lexicon.mean(axis=0)) / unit).astype(np.float16).astype(np.float32)
 
 
 def _special_ids(tokenizer: Any) -> tuple[list[int], list[int]]:
