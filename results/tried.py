@@ -83,7 +83,7 @@ class Views:
         if weights is None:
             return Encoder(self.encoder.name, "first-last-avg").encode(self.texts)
         weigh = torch.from_numpy(np.maximum(self.weights[weights], 1e-6).astype(np.float32))
-        out = np.empty((len(self.texts), self.d), dtype=np.float32)
+        out = np.empty((len(self.texts), self.encoder.dim), dtype=np.float32)
         with LayerReader(self.encoder.model, "embedding-last-avg") as reader:
             for batch in self.encoder._batches(self.texts):
                 states = reader(batch.ids, batch.mask)

@@ -17,7 +17,7 @@ from bertflow.static import StaticEncoder
 
 STATIC, BEST = TOKEN_PRESETS = "static", "best"
 SHRINKAGE = 0.5  # adds the mean eigenvalue to all
-CONTEXTUAL_WEIGHT = 0.3  # of the words in their sentence, against 1 of the single tokens
+CONTEXTUAL_WEIGHT = 0.5  # of the words in their sentence, against 1 of the single tokens
 
 
 class JoinedEncoder:

@@ -79,7 +79,7 @@ class StaticEncoder:
             random_state: Seeds the features.
             show_progress_bar: Show progress.
         """
-        if not isinstance(encoder, Encoder) or not encoder.tokenizer.is_fast:
+        if not has_fast_tokenizer(encoder):
             raise InputError(
                 f"Vectors of single tokens need a transformer with a fast tokenizer, given by its name or folder; "
                 f"{getattr(encoder, 'name', encoder)!r} is none. Use another preset than 'best'."
@@ -153,6 +153,11 @@ class StaticEncoder:
             raise ModelFolderError(
                 f"{place} holds no table of token vectors ({error}): copy it again, or fit anew."
             ) from None
+
+
+def has_fast_tokenizer(encoder: object) -> bool:
+    """Whether an encoder has tokens whose vectors can be had: a transformer with a fast tokenizer."""
+    return isinstance(encoder, Encoder) and encoder.tokenizer.is_fast
 
 
 @torch.inference_mode()

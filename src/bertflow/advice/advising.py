@@ -24,7 +24,6 @@ SAMPLE = 5000
 FEWEST = 50  # different sentences; of fewer, not even the mean cosine is known
 ROUGH = 2000
 ROUGHNESS = "With fewer than 2,000, the advice was 2 to 4 points below the best where it was checked (mini, STS-B dev)."
-BEYOND = "Not among the candidates is the preset 'best', which went further on STS with mini (results/beyond.md)."
 NOTHING = Gain(0.0, 0.0, 0.0)
 SETTLE = "A few hundred pairs that people have scored settle it."
 CHECKED = "Where it was checked (three encoders, two of which the rule was made with, seven STS sets) it came"
@@ -61,7 +60,8 @@ def advise(
         pairs: Labelled pairs, as from ``bertflow.evaluation.load_pairs_file``; 50 or more.
         poolings: Those to try, the one to compare with first; only for an encoder given by name. By default the encoder's
             own, where its folder says so, or ``"mean"``, then first-last-avg and embedding-last-avg.
-        calibrators: Short names of those to try; see ``bertflow.calibrators.names``.
+        calibrators: Short names of those to try; see ``bertflow.calibrators.names``. ``"best"`` and ``"static"`` are
+            presets, for encoders given by name.
         sample: Larger corpora are sampled to this many sentences.
         random_state: Makes the advice repeatable.
         device: For an encoder given by name.
@@ -101,8 +101,6 @@ def advise(
         judged = _by_pairs(found, pairs, random_state)
     else:
         judged = _by_splices(found) if found.scores else _by_geometry(found.baseline, found.geometry)
-    if kind == "name" and judged["choice"] != found.baseline:
-        about["notes"] = (*notes, BEYOND)
     return Advice(**about, **judged)
 
 

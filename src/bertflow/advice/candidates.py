@@ -1,4 +1,7 @@
-"""What can be advised: a pooling and a calibrator. The lists here are all there is to change when a new one is born."""
+"""What can be advised: a pooling and a calibrator, or a preset that brings both.
+
+The lists here are all there is to change when a new one is born.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from bertflow.calibrators.names import make_calibrator
-from bertflow.comparison import DEFAULT_CALIBRATORS as CALIBRATORS
+from bertflow.comparison import DEFAULT_CALIBRATORS
 from bertflow.encoder import Encoder, TextEncoder, as_encoder
 from bertflow.errors import InputError
+from bertflow.joined import BEST, TOKEN_PRESETS
 from bertflow.pooling import POOLINGS as KNOWN_POOLINGS
 from bertflow.pooling import check_pooling
 
 POOLINGS = ("mean", "first-last-avg", "embedding-last-avg")
 PLAIN = "mean"  # what most people do with an encoder that says nothing about its pooling
 NONE = "none"
+CALIBRATORS = (*DEFAULT_CALIBRATORS, BEST)
 
 
 @dataclass(frozen=True)
@@ -25,14 +30,21 @@ class Candidate:
     """One way to make sentence vectors.
 
     Args:
-        pooling: One of ``bertflow.POOLINGS``; None where the encoder brings its own, or vectors were given.
-        calibrator: A short name, such as ``"flow"``; ``"none"`` leaves the vectors as they are.
+        pooling: One of ``bertflow.POOLINGS``; None where the encoder or the preset brings its own, or vectors were given.
+        calibrator: A short name, such as ``"flow"``; ``"none"`` leaves the vectors as they are; or a preset, ``"best"``.
     """
 
     pooling: str | None
     calibrator: str
 
+    @property
+    def preset(self) -> bool:
+        """Whether it is a preset that makes the vectors of tokens."""
+        return self.calibrator in TOKEN_PRESETS
+
     def __str__(self) -> str:
+        if self.preset:
+            return f"preset {self.calibrator}"
         return self.calibrator if self.pooling is None else f"{self.pooling} + {self.calibrator}"
 
 
@@ -41,7 +53,8 @@ def check_calibrators(names: Sequence[str]) -> tuple[str, ...]:
     if isinstance(names, str):
         raise InputError(f"calibrators is a list of short names; got the text {names!r}. Write [{names!r}].")
     for name in names:
-        make_calibrator(name)
+        if name not in TOKEN_PRESETS:
+            make_calibrator(name)
     return tuple(dict.fromkeys([NONE, *names]))
 
 
@@ -64,7 +77,7 @@ def choose_poolings(encoder: Any, poolings: Sequence[str] | None) -> tuple[str |
     """Which poolings to try, the one to compare with first; ``(None,)`` where the encoder brings its own."""
     if isinstance(poolings, str):
         raise InputError(f"poolings is a list of names; got the text {poolings!r}. Write [{poolings!r}].")
-    if not _is_named(encoder):
+    if not is_named(encoder):
         if poolings:
             raise InputError(f"{type(encoder).__name__} brings its own pooling; leave out {', '.join(poolings)}.")
         return (encoder.pooling if isinstance(encoder, Encoder) else None,)
@@ -76,13 +89,22 @@ def choose_poolings(encoder: Any, poolings: Sequence[str] | None) -> tuple[str |
 def encoders(encoder: Any, poolings: Sequence[str | None], device: str | None) -> Iterator[TextEncoder]:
     """Load the encoder with one pooling after the other, so that one copy of a large model is held at a time."""
     for pooling in poolings:
-        named = _is_named(encoder)
+        named = is_named(encoder)
         yield as_encoder(encoder, pooling if named else None, **({"device": device} if named and device else {}))
 
 
-def _is_named(encoder: Any) -> bool:
+def is_named(encoder: Any) -> bool:
     """Whether it is loaded with a pooling by its name; a file of word vectors is not."""
     return isinstance(encoder, str | Path) and not Path(encoder).is_file()
 
 
-__all__ = ["CALIBRATORS", "NONE", "POOLINGS", "Candidate", "check_calibrators", "choose_poolings", "encoders"]
+__all__ = [
+    "CALIBRATORS",
+    "NONE",
+    "POOLINGS",
+    "Candidate",
+    "check_calibrators",
+    "choose_poolings",
+    "encoders",
+    "is_named",
+]

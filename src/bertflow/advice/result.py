@@ -70,18 +70,24 @@ class Advice:
         """The advice in one sentence."""
         if self.leave_it:
             return "Leave it: use the vectors as they are."
-        pooling = "" if self.choice.pooling is None else f"the pooling {self.choice.pooling} with "
-        calibrator = "no calibrator" if self.choice.calibrator == NONE else f"the calibrator {self.choice.calibrator}"
         verb = "measured" if self.basis == "pairs" else "expected"
         low, high = signed(self.gain.low), signed(self.gain.high)
-        return (
-            f"Use {pooling}{calibrator}: {verb} gain {signed(self.gain.value)} points (95 % interval {low} to {high})."
-        )
+        return f"Use {self._what}: {verb} gain {signed(self.gain.value)} points (95 % interval {low} to {high})."
+
+    @property
+    def _what(self) -> str:
+        name = self.choice.calibrator
+        if self.choice.preset:
+            return f"the preset {name}"
+        pooling = "" if self.choice.pooling is None else f"the pooling {self.choice.pooling} with "
+        return pooling + ("no calibrator" if name == NONE else f"the calibrator {name}")
 
     @property
     def code(self) -> str:
         """The Python line that does it."""
         name = self.choice.calibrator
+        if self.choice.preset:
+            return f"BertFlow.fit(sentences, {self.encoder!r}, preset={name!r})"
         made = repr(make_calibrator(name))
         if self.kind == "vectors":
             return "vectors  # as they are" if name == NONE else f"{made}.fit_transform(vectors)"
@@ -103,7 +109,8 @@ class Advice:
         what = f"{shlex.quote(sentences)} --encoder {shlex.quote(str(self.encoder))}{pooling}"
         if self.choice.calibrator == NONE:
             return f"bertflow embed {what} --raw --output vectors"
-        return f"bertflow fit {what} --calibrator {self.choice.calibrator} --output my-model"
+        option = "--preset" if self.choice.preset else "--calibrator"
+        return f"bertflow fit {what} {option} {self.choice.calibrator} --output my-model"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""

@@ -27,8 +27,8 @@ def advise(
         typer.Option(help="Comma-separated, the one to compare with first; default: the encoder's own and two more."),
     ] = None,
     calibrators: Annotated[
-        str, typer.Option(help="Comma-separated; see `bertflow evaluate --help`.")
-    ] = "none,sn,natsv-1,natsv-10,sn+natsv-6,whitening,flow",
+        str, typer.Option(help="Comma-separated; see `bertflow evaluate --help`. `best` and `static` are presets.")
+    ] = "none,sn,natsv-1,natsv-10,sn+natsv-6,whitening,flow,best",
     sample: Annotated[int, typer.Option(help="Larger corpora are sampled to this many sentences.")] = 5000,
     column: Column = None,
     seed: Seed = 0,
