@@ -93,6 +93,22 @@ def test_the_lines_do_what_is_advised():
     assert left.command() == "bertflow embed your-sentences.txt --encoder mini --pooling mean --raw --output vectors"
 
 
+def test_a_preset_is_weighed_beside_the_poolings(tiny_bert, corpus, pairs):
+    best = Candidate(None, "best")
+    for labelled in (None, pairs):
+        advice = advise(corpus, tiny_bert, labelled, poolings=["mean"], calibrators=["none", "best"], device="cpu")
+        assert {option.candidate for option in advice.options} == {Candidate("mean", "none"), best}
+    chosen = replace(advice, choice=best, encoder="mini")
+    assert "Use the preset best" in chosen.headline
+    assert chosen.code == "BertFlow.fit(sentences, 'mini', preset='best')"
+    assert chosen.command() == "bertflow fit your-sentences.txt --encoder mini --preset best --output my-model"
+
+
+def test_presets_are_for_encoders_that_have_tokens(crowded, corpus):
+    advice = advise(corpus, crowded, calibrators=[*QUICK, "best", "static"])
+    assert {option.candidate.calibrator for option in advice.options} == set(QUICK)
+
+
 def _calibrators():
     return {
         name: getattr(bertflow, name) for name in ("FlowCalibrator", "RemoveTopComponents", "Standardize", "Whitening")
