@@ -46,6 +46,7 @@ class Recipe:
     width: int = 256
     heads: int = 4
     mask_rate: float = 0.2
+    muon: bool = True  # for the layers' matrices; without it, AdamW for everything
     learning_rate: float = 2e-3
     warm_up: float = 0.05
     weight_decay: float = 0.05
@@ -75,12 +76,12 @@ def predict(model: BertForMaskedLM, seen: Tensor, positions: Tensor) -> Tensor:
 
 
 def make_optimizers(model: BertForMaskedLM, recipe: Recipe) -> list[torch.optim.Optimizer]:
-    """Muon for the layers' matrices, AdamW for the rest, which does not decay: rare words' embeddings would fade."""
-    named = dict(model.named_parameters())
-    matrices = {name: p for name, p in named.items() if p.ndim == 2 and ".layer." in name}
-    others = [p for name, p in named.items() if name not in matrices]
-    adamw = torch.optim.AdamW(others, recipe.learning_rate, (0.9, 0.98), weight_decay=0.0, fused=others[0].is_cuda)
-    return [Muon(list(matrices.values()), recipe.learning_rate, recipe.weight_decay), adamw]
+    """AdamW for all; or Muon for the layers' matrices, and the rest does not decay: rare words' embeddings would fade."""
+    matrices = [p for name, p in model.named_parameters() if recipe.muon and p.ndim == 2 and ".layer." in name]
+    others = [p for p in model.parameters() if all(p is not matrix for matrix in matrices)]
+    decay, fused = 0.0 if recipe.muon else recipe.weight_decay, others[0].is_cuda
+    adamw = torch.optim.AdamW(others, recipe.learning_rate, (0.9, 0.98), weight_decay=decay, fused=fused)
+    return [Muon(matrices, recipe.learning_rate, recipe.weight_decay), adamw] if matrices else [adamw]
 
 
 class Run:

@@ -155,6 +155,16 @@ def test_muon_is_torchs_muon():
         torch.testing.assert_close(a, b, atol=2e-3, rtol=0)  # bfloat16 inside
 
 
+def test_without_muon_adamw_takes_everything_and_decays_it(work, tmp_path):
+    start(work, tmp_path)
+    run = Run(tmp_path, Recipe(**SMALL | {"muon": False}), "cpu")
+    (adamw,) = run.optimizers
+    assert {id(p) for group in adamw.param_groups for p in group["params"]} == {id(p) for p in run.model.parameters()}
+    assert {group["weight_decay"] for group in adamw.param_groups} == {run.recipe.weight_decay}
+    losses = [float(run.advance()) for _ in range(30)]
+    assert np.mean(losses[-5:]) < np.mean(losses[:5])
+
+
 @pytest.fixture(scope="module")
 def trained(work, tmp_path_factory):
     """A finished toy run."""
