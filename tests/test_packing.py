@@ -4,8 +4,9 @@ import pickle
 import pytest
 import torch
 from torch import nn
+from transformers.activations import ACT2FN
 
-from bertflow.packing import PackedLinear, pack_linear_layers
+from bertflow.packing import PackedLinear, PackedLinearGelu, pack_linear_layers
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
 
@@ -74,3 +75,29 @@ def test_large_models_keep_one_copy(monkeypatch):
     model = nn.Sequential(nn.Linear(4, 4))
     pack_linear_layers(model)
     assert type(model[0]) is nn.Linear
+
+
+class Intermediate(nn.Module):
+    """As in transformers' BERT."""
+
+    def __init__(self, act):
+        super().__init__()
+        torch.manual_seed(0)
+        self.dense, self.intermediate_act_fn = nn.Linear(24, 40), ACT2FN[act]
+
+    def forward(self, x):
+        return self.intermediate_act_fn(self.dense(x))
+
+
+@pytest.mark.parametrize("act", ["gelu", "gelu_new", "relu"])
+def test_gelu_is_taken_in_and_nothing_else(act):
+    plain, packed = Intermediate(act), Intermediate(act)
+    pack_linear_layers(packed)
+    assert type(packed.dense) is (PackedLinearGelu if act == "gelu" else PackedLinear)
+    x = torch.randn(7, 24)
+    with torch.inference_mode():
+        torch.testing.assert_close(packed(x), plain(x), rtol=1e-6, atol=1e-6)
+    for layer in (plain, packed):
+        layer(x).square().sum().backward()
+    torch.testing.assert_close(packed.dense.weight.grad, plain.dense.weight.grad)
+    assert packed.state_dict().keys() == plain.state_dict().keys()

@@ -179,6 +179,8 @@ def _described(part: str, content: dict[str, Any]) -> list[tuple[str, str]]:
     """Rows of a table for a part of a config, whose values may be dictionaries themselves."""
     rows: list[tuple[str, str]] = []
     for key, value in content.items():
-        items = value.items() if isinstance(value, dict) else [(key, value)]
-        rows += [(f"{part} {name}", str(item)) for name, item in items if item is not None]
+        if isinstance(value, dict):
+            rows += _described(part if key == "params" else f"{part} {key}", value)
+        elif value is not None:
+            rows.append((f"{part} {key}", str(value)))
     return rows

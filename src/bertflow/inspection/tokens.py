@@ -82,7 +82,7 @@ def count_tokens_of(
         ids: The tokens of the corpus, as from ``token_ids``.
         size: V.
         counts: A file of ``word count`` or ``token count`` lines. By default ``token_counts.tsv`` in the encoder's folder,
-            where there is one (mini may have it), and else the corpus is counted.
+            where there is one (mini has it), and else the corpus is counted.
     """
     own = encoder_folder(encoder) / COUNTS_FILE
     if counts is None and not own.is_file():
