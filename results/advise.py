@@ -73,13 +73,17 @@ def measure(model: str, task: Task) -> dict[str, Any]:
     for pooling in POOLINGS:
         table = compare_calibrators(as_encoder(model, pooling), [task], CALIBRATORS, resamples=0)
         truth |= {f"{pooling} + {name}": cells[task.name].value for name, cells in table.results.items()}
-    made = distill(BEST, model, task.fit_sentences)
-    fitted = calibrator_for(made, random_state=0).fit(made.encode(task.fit_sentences))
-    setting = "all" if len(task.subsets) == 1 else "wmean"
-    score = evaluate_task(task, lambda texts: fitted.transform(made.encode(texts)), setting, resamples=0)
-    truth[f"preset {BEST}"] = score.value
+    truth[f"preset {BEST}"] = score_best(model, task, task.fit_sentences)
     shuffled = np.random.default_rng(0).permutation(task.fit_sentences).tolist()  # so that no order tells of the pairs
     return {"truth": truth, "advice": advise(shuffled, model).to_dict()}
+
+
+def score_best(model: str, task: Task, sentences: list[str]) -> float:
+    """The score of the preset best, fitted on sentences."""
+    made = distill(BEST, model, sentences)
+    fitted = calibrator_for(made, random_state=0).fit(made.encode(sentences))
+    setting = "all" if len(task.subsets) == 1 else "wmean"
+    return evaluate_task(task, lambda texts: fitted.transform(made.encode(texts)), setting, resamples=0).value
 
 
 def few_sentences(model: str) -> dict[str, Any]:
@@ -89,8 +93,9 @@ def few_sentences(model: str) -> dict[str, Any]:
     for rows in ROWS:
         draws = [np.random.default_rng(seed).permutation(task.fit_sentences)[:rows].tolist() for seed in range(3)]
         tables = [compare_calibrators(encoder, [task], CALIBRATORS, fit_on=draw, resamples=0) for draw in draws]
-        picks = [advise(draw, encoder).choice.calibrator for draw in draws]
+        picks = [advise(draw, model, poolings=["first-last-avg"]).choice.calibrator for draw in draws]
         values = {name: [table.results[name][task.name].value for table in tables] for name in CALIBRATORS}
+        values[BEST] = [score_best(model, task, draw) for draw in draws]
         values["the advice"] = [values[pick][i] for i, pick in enumerate(picks)]
         found[str(rows)] = {name: float(np.mean(each)) for name, each in values.items()} | {"picks": ", ".join(picks)}
     return found

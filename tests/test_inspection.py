@@ -122,6 +122,15 @@ def test_a_space_needs_sentences(mini):
         analyze(["One.", "Two.", "Three."], mini, calibrator="magic")
 
 
+def test_mini_knows_how_often_its_tokens_were_trained_on():
+    encoder = Encoder("mini", device="cpu")
+    found = count_tokens_of(encoder, [], len(input_embeddings(encoder)))
+    assert found.source == "token_counts.tsv of mini"
+    assert np.count_nonzero(found.by_id) == 10_000
+    assert encoder.tokenizer.convert_ids_to_tokens(found.ranked()[:3].tolist()) == ["the", ",", "."]
+    assert found.by_id.sum() > 75_000_000
+
+
 def test_counts_from_the_corpus_from_words_and_from_tokens(tiny_bert, tmp_path):
     encoder = Encoder(tiny_bert, device="cpu")
     vocabulary = encoder.tokenizer.get_vocab()
