@@ -94,9 +94,11 @@ def few_sentences(model: str) -> dict[str, Any]:
         draws = [np.random.default_rng(seed).permutation(task.fit_sentences)[:rows].tolist() for seed in range(3)]
         tables = [compare_calibrators(encoder, [task], CALIBRATORS, fit_on=draw, resamples=0) for draw in draws]
         picks = [advise(draw, model, poolings=["first-last-avg"]).choice.calibrator for draw in draws]
+        without = [advise(draw, encoder).choice.calibrator for draw in draws]  # an object has no presets
         values = {name: [table.results[name][task.name].value for table in tables] for name in CALIBRATORS}
         values[BEST] = [score_best(model, task, draw) for draw in draws]
-        values["the advice"] = [values[pick][i] for i, pick in enumerate(picks)]
+        for name, chosen in {"the advice": picks, f"the advice without {BEST}": without}.items():
+            values[name] = [values[pick][i] for i, pick in enumerate(chosen)]
         found[str(rows)] = {name: float(np.mean(each)) for name, each in values.items()} | {"picks": ", ".join(picks)}
     return found
 

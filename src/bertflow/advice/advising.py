@@ -22,8 +22,10 @@ from bertflow.sentences import check_sentences
 
 SAMPLE = 5000
 FEWEST = 50  # different sentences; of fewer, not even the mean cosine is known
-ROUGH = 2000
-ROUGHNESS = "With fewer than 2,000, the advice was 2 to 4 points below the best where it was checked (mini, STS-B dev)."
+ROUGH = {  # sentences, by whether a preset is weighed; mini, STS-B dev
+    True: (200, "With 100, the advice was 3.6 points below the best where it was checked."),
+    False: (2000, "With fewer than 2,000, the advice was 2 to 4 points below the best where it was checked."),
+}
 NOTHING = Gain(0.0, 0.0, 0.0)
 SETTLE = "A few hundred pairs that people have scored settle it."
 CHECKED = "Where it was checked (three encoders, two of which the rule was made with, seven STS sets) it came"
@@ -83,11 +85,12 @@ def advise(
         check_pairs(pairs)
     texts = list(dict.fromkeys(check_sentences(sentences)))
     texts, notes = _sampled(texts, sample, random_state)
-    if len(texts) < ROUGH and pairs is None:
-        notes = (*notes, f"{len(texts):,} sentences are few. {ROUGHNESS}")
     found = measure(
         texts, encoder, tried, names, pairs, seed=random_state, device=device, show_progress_bar=show_progress_bar
     )
+    enough, roughness = ROUGH[any(candidate.preset for candidate in found.scores)]
+    if len(texts) < enough and pairs is None:
+        notes = (*notes, f"{len(texts):,} sentences are few. {roughness}")
     kind: Literal["name", "object"] = "name" if isinstance(encoder, str | Path | Encoder) else "object"
     about: dict[str, Any] = {
         "encoder": found.encoder,
