@@ -49,9 +49,9 @@ class FlowEach(TransformerMixin):
         return [np.ascontiguousarray(part) for part in np.split(x, len(self.scales), axis=1)]
 
 
-def flow() -> FlowCalibrator:
-    """Return the paper's flow."""
-    return FlowCalibrator(preset="paper", random_state=0)
+def flow(**architecture: str) -> FlowCalibrator:
+    """Return the paper's flow, or one of another architecture."""
+    return FlowCalibrator(preset="paper", random_state=0, **architecture)
 
 
 class Views:
@@ -106,11 +106,15 @@ def candidates(views: Views, layers: dict[str, Matrix]) -> dict[str, tuple[Matri
         found |= {
             f"contextual, {weights}, {name}": (vectors, maps[name]) for name in ("raw", "shrunk whitening", "flow")
         }
+    contextual = found["contextual, all words, flow"][0]
+    for coupling, permutation in (("affine", "reverse"), ("additive", "linear"), ("affine", "linear")):
+        make = partial(flow, coupling=coupling, permutation=permutation)
+        found[f"contextual, all words, flow: {coupling} couplings, {permutation} permutations"] = contextual, make
     for weights in views.weights:
         for layer, table in layers.items():
             vectors = views.pooled(table, weights)
             found |= {f"static {layer}, {weights}, {name}": (vectors, make) for name, make in maps.items()}
-    average, contextual = layers["embedding-last-avg"], views.contextual("all words")
+    average = layers["embedding-last-avg"]
     two = np.hstack([views.pooled(layers["embedding"]), views.pooled(average)])
     found["static embedding + embedding-last-avg, surprise, a flow each"] = two, partial(FlowEach, (1, 1))
     found["the same, one flow for both"] = two, flow

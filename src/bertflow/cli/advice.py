@@ -42,7 +42,7 @@ def advise(
 
     Without labels it is an estimate; with `--pairs` it is measured by nested cross-validation.
     """
-    progress = start(quiet)
+    progress = start(quiet, many_fits=True)
     from bertflow.advice import advise as run
     from bertflow.evaluation import load_pairs_file
     from bertflow.textfiles import read_sentences
@@ -86,7 +86,7 @@ def show_advice(result: Advice, file: str) -> None:
         title = f"{escape(str(result.encoder))}, {result.sentences:,} sentences"
         table(
             title,
-            ("pooling + calibrator" if result.choice.pooling else "calibrator", SCALES[result.basis], measured),
+            ("pooling + calibrator" if result.baseline.pooling else "calibrator", SCALES[result.basis], measured),
             rows,
         )
     say(f"\n[bold]{escape(result.headline)}[/]")

@@ -211,7 +211,7 @@ def compare(
 
     The best of each column is bold; `*` marks a difference to the raw vectors that is significant (p < 0.05, paired bootstrap).
     """
-    progress = start(quiet)
+    progress = start(quiet, many_fits=True)
     loaded = load_tasks(tasks, pairs, data, raw, split)
     from bertflow.comparison import compare_calibrators
     from bertflow.encoder import as_encoder

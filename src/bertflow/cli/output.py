@@ -36,11 +36,18 @@ Device = Annotated[str | None, typer.Option(help="`cuda`, `mps` or `cpu`; the be
 console = Console()
 
 
-def start(quiet: bool) -> bool:
-    """Set up logging and warnings for a command; return whether progress bars are wanted."""
+def start(quiet: bool, *, many_fits: bool = False) -> bool:
+    """Set up logging and warnings for a command; return whether progress bars are wanted.
+
+    Args:
+        quiet: No remarks, no bars.
+        many_fits: The command fits many calibrators to weigh them, and what each remarks would be noise.
+    """
     level = logging.ERROR if quiet else logging.INFO
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
     logging.getLogger("bertflow").setLevel(level)
+    for part in ("flows", "calibrators"):
+        logging.getLogger(f"bertflow.{part}").setLevel(max(level, logging.WARNING) if many_fits else logging.NOTSET)
     logging.getLogger("huggingface_hub").setLevel(
         logging.ERROR
     )  # offline, it tells of each retry; our error says it once

@@ -52,7 +52,7 @@ def reproduce(
 
     bertflow reproduce table5 --encoder bert-base-uncased
     """
-    progress = start(quiet)
+    progress = start(quiet, many_fits=True)
     from bertflow.reproduction.sts import Options
 
     options = Options(encoder, data, seeds, preset, device, progress)
