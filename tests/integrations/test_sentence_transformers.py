@@ -425,6 +425,20 @@ def test_word_vectors_are_refused(tmp_path):
         to_sentence_transformer(model)
 
 
+def test_the_preset_static_is_a_stock_table(tiny_bert, sentences, tmp_path):
+    model = BertFlow.fit(sentences, tiny_bert, preset="static", device="cpu")
+    to_sentence_transformer(model).save_pretrained(str(tmp_path))
+    types = [module["type"].rpartition(".")[2] for module in json.loads((tmp_path / "modules.json").read_text())]
+    assert types == ["StaticEmbedding", "Normalize"]
+    assert "trust_remote_code" not in (tmp_path / "README.md").read_text()
+    texts = ["the cat sat on a mat, red and blue!", "tea", "?!", *sentences[:50]]
+    np.testing.assert_allclose(load(tmp_path).encode(texts), model.encode(texts, normalize_embeddings=True), atol=1e-5)
+    assert not load(tmp_path).encode("").any()
+    best = BertFlow.fit(sentences, tiny_bert, preset="best", device="cpu")
+    with pytest.raises(InputError, match="Fit the preset 'static' instead"):
+        to_sentence_transformer(best)
+
+
 def test_an_encoder_that_stock_modules_cannot_express_is_refused(encoder, vectors, monkeypatch):
     monkeypatch.setattr(encoder.model.config, "num_hidden_layers", 3)
     monkeypatch.setattr(encoder, "pooling", "last2avg")

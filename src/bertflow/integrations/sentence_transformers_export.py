@@ -17,14 +17,17 @@ import numpy as np
 import torch
 import yaml
 from sklearn.utils.validation import check_is_fitted
+from tokenizers import Tokenizer
 
 from bertflow.calibrators import Calibrator, FlowCalibrator
 from bertflow.encoder import Encoder, SentenceTransformerEncoder, TextEncoder
 from bertflow.errors import InputError, TruncationWarning, require
 from bertflow.integrations.hidden_states import keep_hidden_states, reads_hidden_states
+from bertflow.joined import JoinedEncoder
 from bertflow.model import BertFlow
 from bertflow.pooling import LAYERS
 from bertflow.pretrained import quiet_transformers
+from bertflow.static import StaticEncoder
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -33,6 +36,7 @@ _PROBES = ["A small boat lies in the harbour.", "Nobody knows when the next trai
 # Shares of the difference between two sentences' vectors. For the mini encoder, two ways to compute the same vectors are
 # 1e-6 apart in float32 and 0.02 in bfloat16; two poolings are 0.26 apart or more.
 _ROUNDING, _HALF_ROUNDING, _ANOTHER_ENCODER = 0.01, 0.5, 0.2
+_NEARLY_NOTHING = 1e-6  # the weight of punctuation, beside words that weigh 1 to 20; so it counts where there are none
 
 
 def attach(model: SentenceTransformer, calibrator: Calibrator | BertFlow) -> SentenceTransformer:
@@ -79,6 +83,9 @@ def attach(model: SentenceTransformer, calibrator: Calibrator | BertFlow) -> Sen
 def to_sentence_transformer(model: BertFlow) -> SentenceTransformer:
     """Return a calibrated model as a ``SentenceTransformer`` that encodes the same vectors.
 
+    A model of the preset ``static`` becomes a stock ``StaticEmbedding``, whose vectors are those of
+    ``encode(normalize_embeddings=True)``; an empty text gets zeros there.
+
     Save it with ``save_pretrained``. With an affine calibrator anyone loads it, without bertflow; with a flow they need
     bertflow and ``trust_remote_code=True``. Long texts are cut at the same token, but silently. One thing differs: where a
     tokenizer adds no special tokens (GPT-2's), an empty text has no token, and the stock pooling makes zeros of it.
@@ -87,44 +94,66 @@ def to_sentence_transformer(model: BertFlow) -> SentenceTransformer:
     alone whose pooling reads two layers refuses to work in one (a KeyError): transformers loses hidden states there.
 
     Args:
-        model: A model on a transformer or on a ``SentenceTransformer``. Averaged word vectors and encoders of your own
-            have no counterpart in sentence-transformers and are refused.
+        model: A model on a transformer or on a ``SentenceTransformer``, or of the preset ``static``. Averaged word vectors,
+            the preset ``best`` and encoders of your own have no counterpart in sentence-transformers and are refused.
     """
     require("sentence_transformers", "sentence-transformers")
     encoder = model.encoder
     if isinstance(encoder, SentenceTransformerEncoder):
         return attach(encoder.model, model.calibrator)
+    if isinstance(encoder, StaticEncoder) and hasattr(model.calibrator, "as_affine"):
+        return _from_table(encoder, model.calibrator)
     if not isinstance(encoder, Encoder):
+        hint = " Fit the preset 'static' instead: it can." if isinstance(encoder, JoinedEncoder) else ""
         raise InputError(
             f"The encoder {encoder.name!r} is a {type(encoder).__name__}; only a transformer or a SentenceTransformer can "
-            "become a SentenceTransformer."
+            f"become a SentenceTransformer.{hint}"
         )
     return _extended(_from_encoder(encoder), model.calibrator, encoder.name, encoder.revision and encoder.name)
 
 
 def _extended(model: Any, calibrator: Calibrator, name: str, hub_id: str | None = None) -> Any:
     """Return a new model: the modules of ``model`` and then the calibrator's."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer import SentenceTransformerModelCardData
-
     width = next(size for module in reversed(model) if (size := _width(module)) is not None)
     modules = OrderedDict([*model.named_children(), (str(len(model)), _module(calibrator, width))])
-    card = SentenceTransformerModelCardData(local_files_only=True)
-    card.base_model = hub_id or model.model_card_data.base_model
-    extended = SentenceTransformer(
-        modules=modules,
+    extended = _assembled(
+        modules,
+        calibrator,
+        name,
+        hub_id or model.model_card_data.base_model,
         device=str(model.device),
         prompts=dict(model.prompts),
         default_prompt_name=model.default_prompt_name,
-        similarity_fn_name="cosine",
         backend=model.backend,
-        model_card_data=card,
     )
     extended.module_kwargs = model.module_kwargs
-    # what the library keeps of a loaded model's card; its own would forget the flag that a flow needs
-    extended._model_card_text = _card(extended, name, calibrator)
     keep_hidden_states(extended)
     return extended
+
+
+def _from_table(encoder: StaticEncoder, calibrator: Any) -> Any:
+    """Return a table of calibrated tokens: an affine map of a weighted mean points where the sum of its mapped terms does."""
+    from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+
+    matrix, bias = calibrator.as_affine()
+    weights = np.maximum(encoder.weights, _NEARLY_NOTHING)
+    rows = weights[:, None] * (encoder.vectors @ matrix + bias)
+    tokenizer = Tokenizer.from_str(encoder.tokenizer.to_str())
+    modules = [StaticEmbedding(tokenizer, rows.astype(np.float32)), Normalize()]
+    return _assembled(modules, calibrator, encoder.name, None, device="cpu")
+
+
+def _assembled(modules: Any, calibrator: Calibrator, name: str, base_model: str | None, **options: Any) -> Any:
+    """Return a new model of these modules, compared by cosine, with a card that says what loading it takes."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer import SentenceTransformerModelCardData
+
+    card = SentenceTransformerModelCardData(local_files_only=True)
+    card.base_model = base_model
+    model = SentenceTransformer(modules=modules, similarity_fn_name="cosine", model_card_data=card, **options)
+    # what the library keeps of a loaded model's card; its own would forget the flag that a flow needs
+    model._model_card_text = _card(model, name, calibrator)
+    return model
 
 
 def _width(module: Any) -> int | None:
