@@ -123,9 +123,7 @@ def test_a_vector_does_not_depend_on_its_batch(mini, monkeypatch, token_budget):
 def test_equal_texts_get_equal_vectors_and_are_encoded_once(bert, monkeypatch):
     counted = []
     original = bert._encode_batch
-    monkeypatch.setattr(
-        bert, "_encode_batch", lambda reader, batch: counted.extend(batch.rows) or original(reader, batch)
-    )
+    monkeypatch.setattr(bert, "_encode_batch", lambda *args: counted.extend(args[-1].rows) or original(*args))
     texts = ["tea", "the cat", "tea", "", "the cat", "tea", ""]
     vectors = bert.encode(texts)
     assert len(counted) == 3
@@ -535,7 +533,7 @@ def test_two_callers_may_use_one_encoder_at_a_time(bert, sentences, three_thread
         vectors = np.empty((200, bert.dim), dtype=np.float32)
         with LayerReader(bert.model, bert.pooling) as reader:
             for batch in batches[i]:
-                vectors[batch.rows] = bert._encode_batch(reader, batch)[0]
+                vectors[batch.rows] = bert._encode_batch(reader, [(bert.pooling, False)], batch)[0]
         return vectors
 
     with ThreadPoolExecutor(2) as callers:
@@ -590,6 +588,16 @@ def test_layers_are_those_that_transformers_would_give(kind, layers, pooling):
         expected = model(input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True).hidden_states
     for i in LAYERS[pooling]:
         torch.testing.assert_close(states[i], expected[i])
+
+
+def test_all_views_in_one_pass_are_those_of_an_encoder_each(tiny):
+    views = [(pooling, words_only) for pooling in POOLINGS for words_only in (False, True)]
+    texts = ["the cat sat", "tea, green", "a dog", "?!", "", "tea, green"]
+    for kind in ("bert", "roberta", "gpt2"):  # two layers, so that layer 1 is also layer −2
+        together = Encoder(tiny(kind), device="cpu").encode_views(texts, views)
+        for (pooling, words_only), vectors in zip(views, together, strict=True):
+            alone = Encoder(tiny(kind), pooling, words_only=words_only, device="cpu").encode(texts)
+            np.testing.assert_allclose(vectors, alone, atol=1e-6)
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)

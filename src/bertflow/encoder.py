@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from bertflow.sentences import word_tokens
 from bertflow.wordvectors import AveragedWordVectors
 
 DEFAULT_POOLING = "first-last-avg"
+View: TypeAlias = tuple[str, bool]  # a pooling, and whether only words are pooled
 # All but cuDNN's, which compiles itself anew for every shape of batch: 60 ms each (H200, torch 2.11).
 ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
@@ -97,7 +98,6 @@ class Encoder:
         self.dim = int(self.model.config.hidden_size)
         self.max_length = _max_length(max_length, self.tokenizer, self.model)
         self.words_only = words_only
-        self._words = torch.from_numpy(word_tokens(self.tokenizer)).to(self.device) if words_only else None
         self.token_budget = token_budget or (2048 if self.device.type == "cpu" else 65_536)
 
     @cached_property
@@ -136,12 +136,24 @@ class Encoder:
         Texts are sorted by length and batched by tokens, equal ones are encoded once, and in float32 a text's vector does
         not depend on its neighbours (within 1e-5). An empty text gets the vector of the model's special tokens.
         """
+        return self.encode_views(sentences, [(self.pooling, self.words_only)], show_progress_bar=show_progress_bar)[0]
+
+    def encode_views(
+        self, sentences: Sequence[str], views: Sequence[View], *, show_progress_bar: bool = False
+    ) -> list[Matrix]:
+        """Pool n texts in several ways in one pass through the transformer; return (n, d) of each view.
+
+        Args:
+            sentences: n texts.
+            views: Poolings, each with whether only words are pooled; those of the encoder itself do not matter.
+            show_progress_bar: Show progress.
+        """
         texts = check_sentences(sentences)
         distinct = list(dict.fromkeys(texts))
-        vectors, cut = np.empty((len(distinct), self.dim), dtype=np.float32), 0
+        vectors, cut = np.empty((len(distinct), len(views) * self.dim), dtype=np.float32), 0
         bar = tqdm(total=len(distinct), desc=f"encoding with {Path(self.name).name}", disable=not show_progress_bar)
-        with bar, LayerReader(self.model, self.pooling) as reader, sdpa_kernel(ATTENTION):
-            encode_batch = partial(self._encode_batch, reader)
+        with bar, LayerReader(self.model, *(pooling for pooling, _ in views)) as reader, sdpa_kernel(ATTENTION):
+            encode_batch = partial(self._encode_batch, reader, views)
             for batch, (found, arrived) in compute_ahead(encode_batch, self._batches(distinct), self.device):
                 if arrived is not None:
                     arrived.synchronize()
@@ -153,12 +165,12 @@ class Encoder:
                 f"{cut} of {len(distinct)} texts have more than {self.max_length} tokens; only the first {self.max_length} "
                 "of each were read. Split long texts, or raise max_length if the model allows it.",
                 TruncationWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
-        if len(distinct) == len(texts):
-            return vectors
-        place = {text: row for row, text in enumerate(distinct)}
-        return vectors[[place[text] for text in texts]]
+        if len(distinct) < len(texts):
+            place = {text: row for row, text in enumerate(distinct)}
+            vectors = vectors[[place[text] for text in texts]]
+        return [np.ascontiguousarray(part) for part in np.split(vectors, len(views), axis=1)]
 
     def _batches(self, texts: list[str]) -> Iterator[Batch]:
         """Tokenise a few batches' worth of texts at a time, longest first, so that memory stays flat."""
@@ -192,18 +204,24 @@ class Encoder:
         return [ids or [self.tokenizer.pad_token_id] for ids in rows], cut
 
     @torch.inference_mode()
-    def _encode_batch(self, reader: LayerReader, batch: Batch) -> tuple[Tensor, torch.cuda.Event | None]:
-        """Return vectors (n, d) on the CPU, and on cuda what tells when they have arrived there."""
+    def _encode_batch(
+        self, reader: LayerReader, views: Sequence[View], batch: Batch
+    ) -> tuple[Tensor, torch.cuda.Event | None]:
+        """Return the views' vectors side by side on the CPU, and on cuda what tells when they have arrived there."""
         ids, mask = (part.to(self.device, non_blocking=True) for part in (batch.ids, batch.mask))
-        vectors = pool(reader(ids, mask), self._pooled(ids, mask), self.pooling)
+        states = reader(ids, mask)
+        parts = [pool(states, self._word_mask(ids, mask) if only_words else mask, how) for how, only_words in views]
+        vectors = torch.cat(parts, dim=1)
         if self.device.type != "cuda":
             return vectors.cpu(), None
         return vectors.to("cpu", non_blocking=True), torch.cuda.current_stream(self.device).record_event()
 
-    def _pooled(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Which tokens (n, tokens) are pooled; all of a text that has no word."""
-        if self._words is None:
-            return mask
+    @cached_property
+    def _words(self) -> Tensor:
+        return torch.from_numpy(word_tokens(self.tokenizer)).to(self.device)
+
+    def _word_mask(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Which tokens (n, tokens) are of words; all of a text that has none."""
         words = mask * self._words[ids]
         return torch.where(words.any(1, keepdim=True), words, mask)
 

@@ -17,6 +17,7 @@ from bertflow.static import StaticEncoder
 
 STATIC, BEST = TOKEN_PRESETS = "static", "best"
 SHRINKAGE = 0.5  # adds the mean eigenvalue to all
+WORDS_IN_CONTEXT = "embedding-last-avg", True  # pooling, and that only words are pooled
 CONTEXTUAL_WEIGHT = 0.5  # of the words in their sentence, against 1 of the single tokens
 
 
@@ -89,7 +90,8 @@ def distill(
         options: Of ``Encoder``.
     """
     if isinstance(encoder, str | Path):
-        encoder = as_encoder(encoder, "embedding-last-avg", words_only=True, **options)
+        pooling, words_only = WORDS_IN_CONTEXT
+        encoder = as_encoder(encoder, pooling, words_only=words_only, **options)
     table = StaticEncoder.distill(encoder, sentences, random_state=random_state, show_progress_bar=show_progress_bar)
     return table if preset == STATIC else JoinedEncoder(table, encoder)
 

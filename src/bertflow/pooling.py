@@ -69,7 +69,7 @@ def pool(hidden_states: Sequence[Tensor] | Mapping[int, Tensor], mask: Tensor, p
 
 
 class LayerReader:
-    """Runs a transformer and keeps the hidden states that a pooling reads, and no others.
+    """Runs a transformer and keeps the hidden states that some poolings read, and no others.
 
     Asked for hidden states, transformers keeps all of them, and (seen in 5.22) leaves hooks on the model that cannot be
     pickled and that record nothing once the model is in another process. Inside ``with``, this has hooks of its own: hidden
@@ -77,16 +77,16 @@ class LayerReader:
 
     Args:
         model: The transformer.
-        pooling: One of ``POOLINGS``.
+        poolings: One or more of ``POOLINGS``.
     """
 
-    def __init__(self, model: Any, pooling: str) -> None:
+    def __init__(self, model: Any, *poolings: str) -> None:
         self.model = model
-        self._layers = LAYERS[check_pooling(pooling)]
+        self._layers = {i for pooling in poolings for i in LAYERS[check_pooling(pooling)]}
         self._count = int(model.config.num_hidden_layers)
-        # the layers whose input is read, and what LAYERS calls it: −2 is what the last layer is given
-        numbers = {i % (self._count + 1): i for i in self._layers}
-        self._inner = {number: i for number, i in numbers.items() if number < self._count}
+        # what LAYERS calls a hidden state, and the layer that is given it: −2 is what the last layer is given
+        numbers = {i: i % (self._count + 1) for i in self._layers}
+        self._inner = {i: number for i, number in numbers.items() if number < self._count}
         self._stack = _layer_stack(model)
         self._seen = threading.local()
         self._hooks: list[Any] = []
@@ -117,9 +117,9 @@ class LayerReader:
         states: dict[int, Tensor] | None = getattr(self._seen, "states", None)
         if states is None:  # another reader of the same model runs it, in a thread of its own
             return
-        name = self._inner.get(self._seen.calls)
-        if name is not None:
-            states[name] = args[0] if args else options["hidden_states"]
+        for i, number in self._inner.items():
+            if number == self._seen.calls:
+                states[i] = args[0] if args else options["hidden_states"]
         self._seen.calls += 1
 
 

@@ -6,7 +6,7 @@ The lists here are all there is to change when a new one is born.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,11 +86,10 @@ def choose_poolings(encoder: Any, poolings: Sequence[str] | None) -> tuple[str |
     return tuple(dict.fromkeys([own_pooling(encoder) or PLAIN, *POOLINGS]))
 
 
-def encoders(encoder: Any, poolings: Sequence[str | None], device: str | None) -> Iterator[TextEncoder]:
-    """Load the encoder with one pooling after the other, so that one copy of a large model is held at a time."""
-    for pooling in poolings:
-        named = is_named(encoder)
-        yield as_encoder(encoder, pooling if named else None, **({"device": device} if named and device else {}))
+def load_encoder(encoder: Any, pooling: str | None, device: str | None) -> TextEncoder:
+    """Return the encoder, with the pooling and on the device where it is loaded by its name."""
+    named = is_named(encoder)
+    return as_encoder(encoder, pooling if named else None, **({"device": device} if named and device else {}))
 
 
 def is_named(encoder: Any) -> bool:
@@ -105,6 +104,6 @@ __all__ = [
     "Candidate",
     "check_calibrators",
     "choose_poolings",
-    "encoders",
     "is_named",
+    "load_encoder",
 ]

@@ -1,25 +1,31 @@
-"""Look at every candidate once: encode, fit without labels, take the splices' scores and the labelled pairs' cosines."""
+"""Look at every candidate once: fit without labels, take the splices' scores and the labelled pairs' cosines.
+
+Each text goes through the transformer once, whatever the number of poolings.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from tqdm.auto import tqdm
 
-from bertflow.advice.candidates import NONE, Candidate, encoders, is_named
-from bertflow.advice.splices import Splices, make_splices, splice_score
+from bertflow.advice.candidates import NONE, Candidate, is_named, load_encoder
+from bertflow.advice.splices import make_splices, splice_score
 from bertflow.analysis.isotropy import Isotropy, isotropy
 from bertflow.arrays import Matrix
+from bertflow.calibrators import Calibrator
 from bertflow.calibrators.names import make_calibrator
 from bertflow.comparison import cached
-from bertflow.encoder import TextEncoder
-from bertflow.evaluation import Task, task_similarities
+from bertflow.encoder import Encoder, TextEncoder, View
+from bertflow.evaluation import CachedEncoder, Task, task_similarities
 from bertflow.evaluation.pairs import Vector
-from bertflow.joined import TOKEN_PRESETS, calibrator_for, distill
-from bertflow.static import has_fast_tokenizer
+from bertflow.joined import STATIC, TOKEN_PRESETS, WORDS_IN_CONTEXT, JoinedEncoder, calibrator_for
+from bertflow.static import StaticEncoder, has_fast_tokenizer
+
+Embed = Callable[[list[str]], Matrix]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,71 +59,69 @@ def measure(
     show_progress_bar: bool = False,
 ) -> Measured:
     """Measure poolings × calibrators, then presets; the first pooling, raw, is the baseline. Arguments as in ``advise``."""
+    loaded = load_encoder(encoder, poolings[0], device)
     splices = make_splices(sentences, seed) if pairs is None else None
+    asked = [name for name in calibrators if name in TOKEN_PRESETS]
+    presets = asked if is_named(encoder) and has_fast_tokenizer(loaded) else []
+    plain = [name for name in calibrators if name not in asked]
+    others = splices.splices if splices else pairs.sentences if pairs else []
+    spaces = list(_spaces(loaded, poolings, bool(presets), [*sentences, *others], show_progress_bar))
+    drawn = set(splices.sentences) if splices else set()
+    unseen = [
+        text for text in sentences if text not in drawn
+    ]  # by splices a calibrator is judged on what it has not seen
     scores: dict[Candidate, float] = {}
     similarities: dict[Candidate, Vector] = {}
-    names, geometries = [], []
-    presets = [name for name in calibrators if name in TOKEN_PRESETS]
-    plain = [name for name in calibrators if name not in presets]
-    steps = len(poolings) * len(plain) + len(presets)
+
+    def judge(candidate: Candidate, calibrator: Calibrator, embed: Embed) -> None:
+        fitted = calibrator.fit(embed(unseen))
+        if splices is not None:
+            whole, spliced = (fitted.transform(embed(texts)) for texts in (splices.sentences, splices.splices))
+            scores[candidate] = splice_score(splices, whole, spliced)
+        if pairs is not None:
+            found = task_similarities(pairs, lambda texts: fitted.transform(embed(texts)))
+            similarities[candidate] = np.concatenate(list(found.values()))
+
+    steps = len(poolings) * len(plain) + len(presets) if splices or pairs else 0
     with tqdm(total=steps, desc="advising", disable=not show_progress_bar) as bar:
-        for pooling, loaded in zip(poolings, encoders(encoder, poolings, device), strict=True):
-            space = _Space(loaded, sentences)
-            names.append(loaded.name)
-            geometries.append(isotropy(space.vectors, seed=seed))
-            if splices is not None:
-                space.add(splices)
+        for pooling, space in zip(poolings, spaces, strict=False) if steps else ():
             for calibrator in plain:
-                candidate = Candidate(pooling, calibrator)
-                if splices is not None:
-                    scores[candidate] = space.score(splices, calibrator, seed)
-                if pairs is not None:
-                    similarities[candidate] = space.similarities(pairs, calibrator, seed)
+                judge(Candidate(pooling, calibrator), make_calibrator(calibrator, seed), space.encode)
                 bar.update()
-        for preset in presets if is_named(encoder) and has_fast_tokenizer(loaded) else ():
-            candidate = Candidate(None, preset)
-            if splices is not None:
-                drawn = set(splices.sentences)
-                embed = _fit_preset(preset, encoder, [text for text in sentences if text not in drawn], seed, device)
-                scores[candidate] = splice_score(splices, embed(splices.sentences), embed(splices.splices))
-            if pairs is not None:
-                found = task_similarities(pairs, _fit_preset(preset, encoder, sentences, seed, device))
-                similarities[candidate] = np.concatenate(list(found.values()))
+        for preset in presets if steps else ():
+            table = StaticEncoder.distill(loaded, unseen, random_state=seed)  # type: ignore[arg-type]
+            made = table if preset == STATIC else JoinedEncoder(table, spaces[-1])  # type: ignore[arg-type]
+            judge(Candidate(None, preset), calibrator_for(made, random_state=seed), made.encode)
             bar.update()
-    return Measured(names[0], Candidate(poolings[0], NONE), geometries[0], scores, similarities)
-
-
-def _fit_preset(
-    preset: str, encoder: Any, sentences: list[str], seed: int, device: str | None
-) -> Callable[[list[str]], Matrix]:
-    """Fit a preset to sentences; return its map from text to vectors."""
-    options: dict[str, Any] = {"device": device} if device else {}
-    made = distill(preset, encoder, sentences, random_state=seed, **options)
-    fitted = calibrator_for(made, random_state=seed).fit(made.encode(sentences))
-    return lambda texts: fitted.transform(made.encode(texts))
+    geometry = isotropy(spaces[0].encode(sentences), seed=seed)
+    return Measured(loaded.name, Candidate(poolings[0], NONE), geometry, scores, similarities)
 
 
 class _Space:
-    """One encoder's vectors of everything that is looked at."""
+    """What an encoder makes of texts, already made."""
 
-    def __init__(self, encoder: TextEncoder, sentences: list[str]) -> None:
-        self.encoder, self.sentences = encoder, sentences
-        self.embed = cached(encoder)
-        self.vectors = self.embed(sentences)
+    def __init__(self, name: str, rows: dict[str, int], vectors: Matrix) -> None:
+        self.name, self.dim = name, vectors.shape[1]
+        self._rows, self._vectors = rows, vectors
 
-    def add(self, splices: Splices) -> None:
-        """Encode splices, and set their sentences apart: a calibrator is judged on what it has not seen."""
-        drawn = set(splices.sentences)
-        self.others = self.vectors[[text not in drawn for text in self.sentences]]
-        self.whole, self.spliced = self.embed(splices.sentences), self.encoder.encode(splices.splices)
+    def encode(self, sentences: Sequence[str], *, show_progress_bar: bool = False) -> Matrix:
+        return self._vectors[[self._rows[text] for text in sentences]]
 
-    def score(self, splices: Splices, calibrator: str, seed: int) -> float:
-        """The splice score of a calibrator that was fitted on the other sentences."""
-        fitted = make_calibrator(calibrator, seed).fit(self.others)
-        return splice_score(splices, fitted.transform(self.whole), fitted.transform(self.spliced))
 
-    def similarities(self, pairs: Task, calibrator: str, seed: int) -> Vector:
-        """Cosines of the labelled pairs after a calibrator that was fitted on all sentences, (n,)."""
-        fitted = make_calibrator(calibrator, seed).fit(self.vectors)
-        found = task_similarities(pairs, lambda texts: fitted.transform(self.embed(texts)))
-        return np.concatenate(list(found.values()))
+def _spaces(
+    encoder: TextEncoder, poolings: Sequence[str | None], presets: bool, texts: list[str], show_progress_bar: bool
+) -> Iterator[_Space]:
+    """Encode all texts, in one pass, with a memory on disk; yield the space of each pooling, then that of the presets."""
+    distinct = list(dict.fromkeys(texts))
+    rows = {text: row for row, text in enumerate(distinct)}
+    if not isinstance(encoder, Encoder):
+        yield _Space(encoder.name, rows, cached(encoder, show_progress_bar=show_progress_bar)(distinct))
+        return
+    views: list[View] = [(pooling or encoder.pooling, encoder.words_only) for pooling in poolings]
+    views += [WORDS_IN_CONTEXT] * presets
+    store = CachedEncoder(
+        lambda part: np.hstack(encoder.encode_views(part, views, show_progress_bar=show_progress_bar)),
+        f"{encoder.fingerprint} {encoder.model.dtype} {views}",
+    )
+    for vectors in np.split(store.encode(distinct), len(views), axis=1):
+        yield _Space(encoder.name, rows, vectors)
