@@ -40,6 +40,16 @@ WORDS = [
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep vectors for all tests and their processes, and out of the user's own cache."""
+    place = tmp_path_factory.getbasetemp()
+    place = place.parent if "PYTEST_XDIST_WORKER" in os.environ else place
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BERTFLOW_CACHE", str(place / "bertflow-cache"))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def log_level() -> Iterator[None]:
     """The command line sets how much is logged; the next test begins anew."""

@@ -139,8 +139,7 @@ def test_what_is_wrong_is_one_sentence(run, model_folder, tmp_path, monkeypatch,
 
 
 @pytest.fixture
-def pairs_file(tmp_path, monkeypatch):
-    monkeypatch.setenv("BERTFLOW_CACHE", str(tmp_path / "cache"))
+def pairs_file(tmp_path):
     texts = sample_sentences()
     rows = [f"{texts[i]}\t{texts[i] if i % 3 == 0 else texts[i + 1]}\t{5 if i % 3 == 0 else i % 3}" for i in range(90)]
     path = tmp_path / "pairs.tsv"

@@ -9,13 +9,6 @@ from bertflow.data import sample_pairs, sample_sentences
 QUICK = ("--poolings", "mean,embedding-last-avg", "--calibrators", "natsv-1,whitening", "--device", "cpu")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BERTFLOW_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
 @pytest.fixture
 def corpus(tmp_path):
     path = tmp_path / "corpus.txt"

@@ -10,13 +10,6 @@ from bertflow.data import sample_sentences
 GARBAGE = "00110101 11010 0x4f 0x5a"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BERTFLOW_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     texts = sample_sentences()[::30]

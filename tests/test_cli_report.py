@@ -7,11 +7,6 @@ import pytest
 from bertflow.data import sample_pairs, sample_sentences
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("BERTFLOW_CACHE", str(tmp_path_factory.mktemp("cache")))
-
-
 @pytest.fixture
 def corpus(tmp_path):
     path = tmp_path / "my corpus.txt"

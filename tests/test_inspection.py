@@ -20,13 +20,6 @@ from bertflow.pretrained import quiet_transformers
 GARBAGE = ["00110101 11010 0x4f 0x5a", "<td>&nbsp;</td><td>&nbsp;</td>", "qpwoe zxmcn bvnth ghfjd"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BERTFLOW_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
 @pytest.fixture(scope="module")
 def corpus():
     return sample_sentences()[::18]

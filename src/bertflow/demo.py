@@ -11,6 +11,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from bertflow.arrays import Matrix, cosine_of_pairs, unit_rows
+from bertflow.comparison import cached
 from bertflow.data import MINI, GradedPair, sample_pairs, sample_sentences
 from bertflow.encoder import Encoder
 from bertflow.evaluation import PairSet, Task
@@ -86,7 +87,7 @@ def run_demo(
     sentences, pairs = sample_sentences(), sample_pairs()
     texts = [*sentences, *(p.sentence1 for p in pairs), *(p.sentence2 for p in pairs), *QUERIES]
     encoder = Encoder(MINI)
-    raw = encoder.encode(texts, show_progress_bar=show_progress_bar)
+    raw = cached(encoder, show_progress_bar=show_progress_bar)(texts)
     known = _Known(encoder, dict(zip(texts, raw, strict=True)))
     fitted = BertFlow.fit(sentences, known, random_state=random_state, show_progress_bar=show_progress_bar)
     model = BertFlow(encoder, fitted.calibrator, fitted.training)

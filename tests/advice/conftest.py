@@ -28,11 +28,6 @@ class Words:
         return {"name": self.name}
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("BERTFLOW_CACHE", str(tmp_path_factory.mktemp("cache")))
-
-
 @pytest.fixture(scope="session")
 def crowded():
     return Words(0.5)

@@ -31,13 +31,6 @@ FLAGS = (
 )
 
 
-@pytest.fixture(scope="session", autouse=True)
-def cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BERTFLOW_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
 @pytest.fixture(scope="session")
 def evil():
     """Sentences that would run, or break the page, were they not escaped."""
@@ -45,7 +38,7 @@ def evil():
 
 
 @pytest.fixture(scope="session")
-def tiny_spaces(small_model, sentences, cache):
+def tiny_spaces(small_model, sentences):
     """A tiny random BERT with its flow, 16 dimensions."""
     return make_spaces([*sentences, *EVIL], model=small_model)
 

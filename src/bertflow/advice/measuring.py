@@ -114,7 +114,7 @@ def _spaces(
     """Encode all texts, in one pass, with a memory on disk; yield the space of each pooling, then that of the presets."""
     distinct = list(dict.fromkeys(texts))
     rows = {text: row for row, text in enumerate(distinct)}
-    if not isinstance(encoder, Encoder):
+    if not isinstance(encoder, Encoder) or len(poolings) + presets == 1:
         yield _Space(encoder.name, rows, cached(encoder, show_progress_bar=show_progress_bar)(distinct))
         return
     views: list[View] = [(pooling or encoder.pooling, encoder.words_only) for pooling in poolings]
