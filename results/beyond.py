@@ -27,13 +27,13 @@ from bertflow.static import StaticEncoder
 def main(
     encoder: Annotated[list[str], typer.Option(help="Model name or folder.")] = ["mini"],  # noqa: B006
     seeds: Annotated[int, typer.Option(help="Seeds of the flows.")] = 5,
-    task: Annotated[list[str], typer.Option(help="Default: the seven sets and QNLI; STS-B-dev is another.")] = [],  # noqa: B006
+    task: Annotated[
+        list[str], typer.Option(help="Default: the seven sets and QNLI; others: STS-B-dev, SICK-R-train…")
+    ] = [],  # noqa: B006
 ) -> None:
     """Print, for each encoder, raw vectors, whitening, the presets paper and best, and their difference."""
-    tasks = [
-        load_task(name.removesuffix("-dev"), split="dev") if name.endswith("-dev") else load_task(name) for name in task
-    ]
-    tasks = tasks or [load_task(name) for name in (*SEVEN, "QNLI")]
+    names = task or [*SEVEN, "QNLI"]
+    tasks = [load_named(name) for name in names]
     for name in encoder:
         contextual = Encoder(name)
         words = Encoder(name, "embedding-last-avg", words_only=True)
@@ -48,7 +48,13 @@ def main(
             for row, encoders in {"static": weighted, "best": joined}.items():
                 made = [calibrator_for(one, random_state=seed) for seed, one in enumerate(encoders)]
                 rows[row].append(np.array([score(each, *pair) for pair in zip(encoders, made, strict=True)]))
-        print_table(Path(name).name, [each.name for each in tasks], rows)
+        print_table(Path(name).name, names, rows)
+
+
+def load_named(name: str) -> Task:
+    """Load a task by its name; with -train or -dev at its end, that part of it."""
+    whole, _, part = name.rpartition("-")
+    return load_task(whole, split=part) if part in ("train", "dev") else load_task(name)
 
 
 def score(task: Task, encoder: TextEncoder, calibrator: Calibrator) -> float:
