@@ -89,12 +89,12 @@ def compare(folder: Path, device: str, sentences: list[str], repeats: int) -> It
         times, vectors = in_turns(peers, sentences, repeats)
         times["best"] = np.min([times[f"{size}"] for size in BATCH_SIZES[device]], axis=0)
         difference = np.abs(vectors["ours"] - vectors[f"{BATCH_SIZES[device][0]}"]).max()
+        peak = f"{work(encoder, sentences) / times['ours'].min() / peak_rate():.0%}" if device == "cpu" else ""
         for peer in [*peers, "best"][1 : None if len(peers) > 2 else -1]:
             ratios = times[peer] / times["ours"]
             kind = "" if len(dtypes) == 1 else f" {str(dtype).removeprefix('torch.')}"
             spread = f"{ratios.min():.2f}–{ratios.max():.2f} | {times[peer].min() / times['ours'].min():.2f}×"
             rate = len(sentences) / times["ours"].min()
-            peak = f"{work(encoder, sentences) / times['ours'].min() / peak_rate():.0%}" if device == "cpu" else ""
             yield f"{peer}{kind} | {np.median(ratios):.2f}× | {spread} | {difference:.1e} | {rate:,.0f} | {peak} |"
 
 

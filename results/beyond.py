@@ -16,10 +16,10 @@ import typer
 
 from bertflow.calibrators import Calibrator
 from bertflow.calibrators.names import is_random, make_calibrator
-from bertflow.comparison import cached
 from bertflow.encoder import Encoder, TextEncoder
 from bertflow.evaluation import Task, evaluate_task, load_task
 from bertflow.joined import JoinedEncoder, calibrator_for
+from bertflow.remembering import cached
 from bertflow.reproduction.published import SEVEN
 from bertflow.static import StaticEncoder
 

@@ -19,9 +19,9 @@ from fit_mini_flow import LONGEST, general_sentences
 
 from bertflow import BertFlow, Calibrator, Encoder, FlowCalibrator, Whitening
 from bertflow.arrays import Matrix
-from bertflow.comparison import cached
 from bertflow.data import MINI, MINI_FLOW
 from bertflow.evaluation import load_task, score_pairs, task_similarities
+from bertflow.remembering import cached
 from bertflow.reproduction.figures import drawing
 from bertflow.reproduction.published import SEVEN
 from bertflow.reproduction.sts import nli_sentences

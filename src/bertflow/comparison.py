@@ -14,9 +14,10 @@ from bertflow.calibrators import Calibrator
 from bertflow.calibrators.names import is_random, make_calibrator
 from bertflow.encoder import TextEncoder
 from bertflow.errors import InputError
-from bertflow.evaluation import CachedEncoder, Score, Task, compare, score_pairs, task_similarities
+from bertflow.evaluation import Score, Task, compare, score_pairs, task_similarities
 from bertflow.evaluation.pairs import Metric
 from bertflow.evaluation.scores import Setting
+from bertflow.remembering import cached
 
 DEFAULT_CALIBRATORS = ("none", "sn", "natsv-1", "natsv-10", "sn+natsv-6", "whitening", "flow")
 TARGET = "target"
@@ -98,15 +99,6 @@ class ComparisonTable:
             ]
             text += f"| {name} | {' | '.join(figures)} |\n"
         return text
-
-
-def cached(encoder: TextEncoder, *, show_progress_bar: bool = False) -> Callable[[list[str]], Matrix]:
-    """Return ``encoder.encode`` with a memory on disk: each sentence is encoded once, ever."""
-    dtype = getattr(getattr(encoder, "model", None), "dtype", "")  # half precision gives other vectors
-    store = CachedEncoder(
-        lambda texts: encoder.encode(texts, show_progress_bar=show_progress_bar), f"{encoder.fingerprint} {dtype}"
-    )
-    return store.encode
 
 
 def compare_calibrators(

@@ -11,12 +11,12 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from bertflow.arrays import Matrix, cosine_of_pairs, unit_rows
-from bertflow.comparison import cached
 from bertflow.data import MINI, GradedPair, sample_pairs, sample_sentences
 from bertflow.encoder import Encoder
 from bertflow.evaluation import PairSet, Task
 from bertflow.inspection import Spaces
 from bertflow.model import BertFlow
+from bertflow.remembering import Remembering
 from bertflow.report import Origin, report_spaces
 
 QUERIES = (
@@ -87,8 +87,8 @@ def run_demo(
     sentences, pairs = sample_sentences(), sample_pairs()
     texts = [*sentences, *(p.sentence1 for p in pairs), *(p.sentence2 for p in pairs), *QUERIES]
     encoder = Encoder(MINI)
-    raw = cached(encoder, show_progress_bar=show_progress_bar)(texts)
-    known = _Known(encoder, dict(zip(texts, raw, strict=True)))
+    known = Remembering(encoder, show_progress_bar=show_progress_bar)
+    raw = known.encode(texts)
     fitted = BertFlow.fit(sentences, known, random_state=random_state, show_progress_bar=show_progress_bar)
     model = BertFlow(encoder, fitted.calibrator, fitted.training)
     both = raw, model.calibrator.transform(raw)
@@ -116,20 +116,8 @@ def run_demo(
     )
 
 
-class _Known:
-    """An encoder whose vectors of some texts are there already, so that none is encoded twice."""
-
-    def __init__(self, encoder: Encoder, vectors: dict[str, Matrix]) -> None:
-        self.encoder, self.vectors = encoder, vectors
-        self.name, self.dim, self.fingerprint = encoder.name, encoder.dim, encoder.fingerprint
-        self.describe = encoder.describe
-
-    def encode(self, sentences: Sequence[str], *, show_progress_bar: bool = False) -> Matrix:
-        return np.stack([self.vectors[text] for text in sentences])
-
-
 def _spaces(
-    model: BertFlow, sentences: list[str], both: tuple[Matrix, Matrix], known: _Known, random_state: int
+    model: BertFlow, sentences: list[str], both: tuple[Matrix, Matrix], known: Remembering, random_state: int
 ) -> Spaces:
     n = len(sentences)
     settings = {

@@ -15,10 +15,10 @@ from bertflow.analysis.association import Vector
 from bertflow.analysis.density import robust_z
 from bertflow.arrays import Matrix
 from bertflow.calibrators import FlowCalibrator
-from bertflow.comparison import cached
 from bertflow.encoder import as_encoder, check_sentences
 from bertflow.errors import InputError
 from bertflow.model import FEW, BertFlow
+from bertflow.remembering import cached
 
 logger = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from sklearn.base import clone
 from bertflow.arrays import Matrix
 from bertflow.calibrators import Calibrator
 from bertflow.calibrators.names import make_calibrator
-from bertflow.comparison import cached
 from bertflow.encoder import TextEncoder, as_encoder, check_sentences
 from bertflow.errors import InputError
 from bertflow.model import BertFlow
+from bertflow.remembering import cached
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bertflow.arrays import Matrix
 from bertflow.calibrators.names import make_calibrator
-from bertflow.comparison import TARGET, cached
+from bertflow.comparison import TARGET
 from bertflow.encoder import TextEncoder
 from bertflow.errors import require
 from bertflow.integrations.mteb import MTEBEncoder
 from bertflow.integrations.mteb_tasks import quiet_mteb, task_sentences
 from bertflow.model import BertFlow
+from bertflow.remembering import Remembering
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def evaluate_calibrators(
     """
     fitted = {name: make_calibrator(name, seed) for name in calibrators}
     if all(task.metadata.type == "STS" for task in tasks):  # small: worth remembering; a corpus to be searched is not
-        encoder = _Remembering(encoder, show_progress_bar)
+        encoder = Remembering(encoder, show_progress_bar=show_progress_bar)
     options: dict[str, Any] = {"cache": cache, "overwrite": overwrite, "show_progress_bar": show_progress_bar}
     scores: dict[str, list[MTEBScore]] = {name: [] for name in fitted}
     if "none" in fitted:
@@ -124,20 +124,6 @@ def evaluate_calibrators(
             model = BertFlow(encoder, fitted[name].fit(vectors))
             scores[name] += evaluate(MTEBEncoder(model, training_datasets=seen), group, **options)
     return scores
-
-
-class _Remembering:
-    """An encoder with a memory on disk, so that several calibrators cost one encoding."""
-
-    def __init__(self, encoder: TextEncoder, show_progress_bar: bool) -> None:
-        self._encoder = encoder
-        self._cached = cached(encoder, show_progress_bar=show_progress_bar)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._encoder, name)
-
-    def encode(self, sentences: Sequence[str], *, show_progress_bar: bool = False) -> Matrix:
-        return self._cached(list(sentences))
 
 
 def _score(encoder: MTEBEncoder, task: Any, result: Any) -> MTEBScore:

@@ -11,12 +11,12 @@ import numpy as np
 from bertflow.analysis.lexical import Counts, Tokenize, Unit, edit_distances, lexical_correlation
 from bertflow.arrays import Matrix
 from bertflow.calibrators import FlowCalibrator
-from bertflow.comparison import cached
 from bertflow.data import MINI
 from bertflow.encoder import TextEncoder, as_encoder
 from bertflow.errors import InputError
 from bertflow.evaluation import load_task, metric_value, task_similarities
 from bertflow.evaluation.pairs import Vector
+from bertflow.remembering import cached
 from bertflow.reproduction.layout import PaperTable, Row
 
 UNITS = ("words", "wordpieces", "characters")
