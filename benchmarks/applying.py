@@ -14,6 +14,7 @@ import torch
 import typer
 from peers import correlated, in_turns, peers, ratio
 from port import PortFlow
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from bertflow import FlowCalibrator
@@ -38,7 +39,7 @@ def contenders(x: Tensor, chunk: int) -> dict[str, Callable[[], object]]:
     } | {name: latents for name, (_, _, latents) in peers(x.shape[1], device).items()}
     found = {name: _chunked(function, x, chunk) for name, function in maps.items()}
     whole = {"FlowCalibrator.transform, numpy to numpy": lambda: calibrator.transform(array)}
-    return found | whole | {"bertflow.portable, numpy alone": lambda: portable.transform(array)}
+    return found | whole | {"bertflow.portable, numpy alone, one thread": lambda: portable.transform(array)}
 
 
 def _chunked(function: Callable[[Tensor], Tensor], x: Tensor, chunk: int) -> Callable[[], object]:
@@ -61,6 +62,7 @@ def main(
     """Print one table for each dimension."""
     if threads:
         torch.set_num_threads(threads)
+    threadpool_limits(1, "blas")  # numpy's threads spin on after their work, and would slow down who comes next
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     chunk = chunk or (512 if device == "cpu" else 16_384)
     print(

@@ -64,7 +64,7 @@ def main(quick: bool = False, repeats: int = 5, texts: int = 0, device: list[str
         for place in devices:
             for name in model or models:
                 count = texts or (200 if quick else {"cpu": 2000, "cuda": 50_000}[place])
-                count = count if name == "mini" or place == "cuda" else max(count // 20, 50)
+                count = count if name == "mini" or place == "cuda" else max(count // 5, 50)
                 for mix, sentences in mixes(count).items():
                     for line in compare(models[name], place, sentences, repeats):
                         print(f"| {name} | {place} | {len(sentences)} {mix} | {line}", flush=True)
