@@ -17,18 +17,22 @@ import typer
 from bertflow.calibrators import Calibrator
 from bertflow.calibrators.names import is_random, make_calibrator
 from bertflow.encoder import Encoder, TextEncoder
-from bertflow.evaluation import Task, evaluate_task, load_task
+from bertflow.evaluation import PairSet, Task, evaluate_task, load_task
+from bertflow.evaluation.folders import find_data
 from bertflow.joined import JoinedEncoder, calibrator_for
+from bertflow.nli import LABELS, read_nli
 from bertflow.remembering import cached
 from bertflow.reproduction.published import SEVEN
 from bertflow.static import StaticEncoder
+
+NLI = {"SNLI": "snli_dev.jsonl", "MNLI": "mnli_train_10k.tsv"}
 
 
 def main(
     encoder: Annotated[list[str], typer.Option(help="Model name or folder.")] = ["mini"],  # noqa: B006
     seeds: Annotated[int, typer.Option(help="Seeds of the flows.")] = 5,
     task: Annotated[
-        list[str], typer.Option(help="Default: the seven sets and QNLI; others: STS-B-dev, SICK-R-train…")
+        list[str], typer.Option(help="Default: the seven sets and QNLI; others: STS-B-dev, SICK-R-train, SNLI…")
     ] = [],  # noqa: B006
 ) -> None:
     """Print, for each encoder, raw vectors, whitening, the presets paper and best, and their difference."""
@@ -48,13 +52,24 @@ def main(
             for row, encoders in {"static": weighted, "best": joined}.items():
                 made = [calibrator_for(one, random_state=seed) for seed, one in enumerate(encoders)]
                 rows[row].append(np.array([score(each, *pair) for pair in zip(encoders, made, strict=True)]))
-        print_table(Path(name).name, names, rows)
+        print_table(Path(name).name, tasks, names, rows)
 
 
 def load_named(name: str) -> Task:
-    """Load a task by its name; with -train or -dev at its end, that part of it."""
+    """Load a task by its name; with -train or -dev at its end, that part of it. SNLI and MNLI: what follows, what does not."""
+    if name in NLI:
+        return entailed_or_contradicted(name)
     whole, _, part = name.rpartition("-")
     return load_task(whole, split=part) if part in ("train", "dev") else load_task(name)
+
+
+def entailed_or_contradicted(name: str) -> Task:
+    """Return the pairs of an NLI set as a task: 1 where the second sentence follows, 0 where it contradicts; others left."""
+    rows = read_nli(find_data() / "nli" / NLI[name])
+    kept = [i for i, label in enumerate(rows.labels) if label != LABELS["neutral"]]
+    gold = np.array([float(rows.labels[i] == LABELS["entailment"]) for i in kept])
+    pairs = PairSet([rows.premises[i] for i in kept], [rows.hypotheses[i] for i in kept], gold)
+    return Task(name, "auc", {"all": pairs}, list(dict.fromkeys([*pairs.sentences1, *pairs.sentences2])))
 
 
 def score(task: Task, encoder: TextEncoder, calibrator: Calibrator) -> float:
@@ -73,16 +88,15 @@ def embedder(encoder: TextEncoder) -> Callable[[list[str]], np.ndarray]:
     return encoder.encode if isinstance(encoder, StaticEncoder) else cached(encoder)
 
 
-def print_table(encoder: str, tasks: list[str], rows: dict[str, list[np.ndarray]]) -> None:
-    """Mean ± sd over seeds; the average is over all but QNLI."""
-    typer.echo(
-        f"\n{encoder}, first-last-avg\n\n| | {' | '.join(tasks)} | average of STS |\n|---{'|---:' * (len(tasks) + 1)}|"
-    )
-    sts = [i for i, name in enumerate(tasks) if name != "QNLI"]
+def print_table(encoder: str, tasks: list[Task], names: list[str], rows: dict[str, list[np.ndarray]]) -> None:
+    """Mean ± sd over seeds; the average is over the sets that are scored by Spearman, if there are any."""
+    sts = [i for i, task in enumerate(tasks) if task.metric == "spearman"]
+    header = [*names, *(["average of STS"] if sts else [])]
+    typer.echo(f"\n{encoder}, first-last-avg\n\n| | {' | '.join(header)} |\n|---{'|---:' * len(header)}|")
     for preset in ("static", "best"):
         rows[f"{preset} − paper"] = [a - b for a, b in zip(rows[preset], rows["paper"], strict=True)]
     for name, values in rows.items():
-        cells = [*values, np.mean([values[i] for i in sts], axis=0)]
+        cells = [*values, *([np.mean([values[i] for i in sts], axis=0)] if sts else [])]
         texts = [f"{v.mean():.2f}" + (f" ± {v.std(ddof=1):.2f}" if len(v) > 1 else "") for v in cells]
         typer.echo(f"| {name} | {' | '.join(texts)} |")
 

@@ -18,7 +18,6 @@ from bertflow.static import StaticEncoder
 STATIC, BEST = TOKEN_PRESETS = "static", "best"
 SHRINKAGE = 0.5  # adds the mean eigenvalue to all
 WORDS_IN_CONTEXT = "embedding-last-avg", True  # pooling, and that only words are pooled
-CONTEXTUAL_WEIGHT = 0.5  # of the words in their sentence, against 1 of the single tokens
 
 
 class JoinedEncoder:
@@ -105,4 +104,4 @@ def calibrator_for(encoder: StaticEncoder | JoinedEncoder, **of_flow: Any) -> Ca
     """
     if isinstance(encoder, StaticEncoder):
         return Whitening(shrinkage=SHRINKAGE)
-    return WhiteningBesideFlow(encoder.contextual.dim, shrinkage=SHRINKAGE, flow_weight=CONTEXTUAL_WEIGHT, **of_flow)
+    return WhiteningBesideFlow(encoder.contextual.dim, shrinkage=SHRINKAGE, **of_flow)
