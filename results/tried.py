@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -49,7 +49,7 @@ class FlowEach(TransformerMixin):
         return [np.ascontiguousarray(part) for part in np.split(x, len(self.scales), axis=1)]
 
 
-def flow(**architecture: str) -> FlowCalibrator:
+def flow(**architecture: Any) -> FlowCalibrator:
     """Return the paper's flow, or one of another architecture."""
     return FlowCalibrator(preset="paper", random_state=0, **architecture)
 
@@ -110,6 +110,11 @@ def candidates(views: Views, layers: dict[str, Matrix]) -> dict[str, tuple[Matri
     for coupling, permutation in (("affine", "reverse"), ("additive", "linear"), ("affine", "linear")):
         make = partial(flow, coupling=coupling, permutation=permutation)
         found[f"contextual, all words, flow: {coupling} couplings, {permutation} permutations"] = contextual, make
+    for width in (16, 64, 128):
+        found[f"contextual, all words, flow: {width} hidden units instead of 32"] = (
+            contextual,
+            partial(flow, width=width),
+        )
     for weights in views.weights:
         for layer, table in layers.items():
             vectors = views.pooled(table, weights)
@@ -135,13 +140,12 @@ def candidates(views: Views, layers: dict[str, Matrix]) -> dict[str, tuple[Matri
     for width in (0.7, 1.4):
         table = fourier_features(average, views.words, 0, width=width)
         found[f"1024 features, kernel {width} times as wide, whitening shrunk by half"] = views.pooled(table), half
-    beside = np.hstack([views.pooled(kernel[FEATURES]), contextual])
-    for weight in (0.2, 0.3, 0.5, 0.7, 1.0):
-        make = partial(WhiteningBesideFlow, contextual.shape[1], shrinkage=0.5, flow_weight=weight, random_state=0)
-        found[f"1024 features, whitening shrunk by half, beside contextual, all words, flow, counting {weight}"] = (
-            beside,
-            make,
-        )
+    views_beside = {"contextual, all words": contextual, "contextual, surprise": found["contextual, surprise, flow"][0]}
+    for name, vectors in (views_beside | {"first-last-avg": plain}).items():
+        beside = np.hstack([views.pooled(kernel[FEATURES]), vectors])
+        for weight in (0.2, 0.3, 0.5, 0.7, 1.0, 2.0) if vectors is contextual else (0.5, 1.0):
+            make = partial(WhiteningBesideFlow, vectors.shape[1], shrinkage=0.5, flow_weight=weight, random_state=0)
+            found[f"1024 features, whitening shrunk by half, beside {name}, flow, counting {weight}"] = beside, make
     return found
 
 
