@@ -103,17 +103,51 @@ def train(
     """
     config = preset(config)
     generator = torch.Generator().manual_seed(seed)
-    x = _checked(x, flow)
-    held_out, x = _hold_out(x, config, generator, min_held_out)
-    noise, flat = _noise_for_flat_dimensions(x)
+    rows, held_out = _Rows.divide(_checked(x, flow), config, generator, min_held_out)
+    noise, flat = _noise_for_flat_dimensions(rows)
     history = History(flat_dimensions=flat)
     if flat:
         logger.info("%d of %d dimensions do not vary; they are trained with a little noise.", len(flat), x.shape[1])
     if initialize:
-        rows = torch.randperm(len(x), generator=generator)[: config.initial_rows or config.batch_size]
-        flow.initialize(part(_with_noise(x[rows.to(x.device)], noise, generator), reducer), reducer)
-    _Run(flow, x, held_out, noise, config, generator, history, reducer).go(callbacks, show_progress_bar)
+        first = torch.randperm(len(rows), generator=generator)[: config.initial_rows or config.batch_size]
+        flow.initialize(part(_with_noise(rows[first], noise, generator), reducer), reducer)
+    _Run(flow, rows, held_out, noise, config, generator, history, reducer).go(callbacks, show_progress_bar)
     return history
+
+
+class _Rows:
+    """Some rows of a matrix in some order, without a copy of them: they may fill most of the memory.
+
+    Args:
+        x: Data (m, d).
+        order: Which of them, n numbers.
+    """
+
+    def __init__(self, x: Tensor, order: Tensor) -> None:
+        self.x, self.order = x, order.to(x.device)
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __getitem__(self, which: Tensor | slice) -> Tensor:
+        """Return rows by their place in the order."""
+        places = which if isinstance(which, slice) else which.to(self.order.device)
+        return self.x.index_select(0, self.order[places])  # several times as fast as x[rows]
+
+    def parts(self) -> Iterator[Tensor]:
+        """Yield all of them, a few thousand at a time."""
+        return (self[start : start + 4096] for start in range(0, len(self), 4096))
+
+    @classmethod
+    def divide(
+        cls, x: Tensor, config: TrainingConfig, generator: torch.Generator, least: int
+    ) -> tuple[_Rows, Tensor | None]:
+        """Return the rows to train on, and those (k, d) to hold out, if that is ``least`` of them or more."""
+        held = int(len(x) * config.validation_fraction)
+        if held < max(1, least):
+            return cls(x, torch.arange(len(x))), None
+        order = torch.randperm(len(x), generator=generator)
+        return cls(x, order[held:]), cls(x, order[:held])[:]
 
 
 @contextmanager
@@ -133,7 +167,7 @@ class _Run:
     def __init__(
         self,
         flow: Glow,
-        x: Tensor,
+        rows: _Rows,
         held_out: Tensor | None,
         noise: Tensor | None,
         config: TrainingConfig,
@@ -142,10 +176,10 @@ class _Run:
         reducer: Reducer,
     ) -> None:
         self.reducer = reducer
-        self.flow, self.x, self.held_out, self.noise = flow, x, held_out, noise
+        self.flow, self.rows, self.held_out, self.noise = flow, rows, held_out, noise
         self.config, self.generator, self.history = config, generator, history
-        self.steps = max(config.min_steps, math.ceil(config.epochs * len(x) / config.batch_size))
-        self.check_every = max(STEPS_BETWEEN_CHECKS, len(x) // (config.batch_size * config.checks_per_epoch))
+        self.steps = max(config.min_steps, math.ceil(config.epochs * len(rows) / config.batch_size))
+        self.check_every = max(STEPS_BETWEEN_CHECKS, len(rows) // (config.batch_size * config.checks_per_epoch))
         self.parameters = FlatParameters(flow, no_decay=("linear3.bias",))
         self.optimizer = Adam(
             self.parameters, config.beta2, config.weight_decay, config.bias_correction, config.clip_norm
@@ -153,7 +187,7 @@ class _Run:
         self.objective = objective(flow, self.parameters)
         self.update = make_update(self.objective, self.optimizer, reducer)
         self.first, self.best = self.parameters.values.clone(), self.parameters.values.clone()
-        watched = x[:: math.ceil(len(x) / WATCHED_ROWS)] if held_out is None else held_out
+        watched = rows[:: math.ceil(len(rows) / WATCHED_ROWS)] if held_out is None else held_out
         # the part is taken after the noise, of which each process must draw all, to stay in step with the others
         self.watched = part(_with_noise(watched, noise, generator), reducer)
         self.first_bits = self.last_bits = self._watched_bits()
@@ -164,12 +198,12 @@ class _Run:
 
     def go(self, callbacks: Sequence[Callback], show_progress_bar: bool) -> None:
         bar = tqdm(total=self.steps, desc="fitting the flow", disable=not show_progress_bar)
-        with self.parameters, _threads_for(self.config.batch_size * self.x.shape[1]), bar:
+        with self.parameters, _threads_for(self.config.batch_size * self.flow.config.dim), bar:
             seen = 0
             for step, rows in enumerate(self._batches(), 1):
                 bits, rate = self._step(rows, step)
                 seen += len(rows)
-                log = {"step": step, "steps": self.steps, "epoch": seen / len(self.x)}
+                log = {"step": step, "steps": self.steps, "epoch": seen / len(self.rows)}
                 log |= {"bits_per_dim": bits, "learning_rate": rate}
                 if self._diverged(bits) and self._diverged(self._watched_bits()):  # not just one odd batch
                     self._set_back(step, bits)
@@ -194,11 +228,11 @@ class _Run:
         order = torch.empty(0, dtype=torch.long)
         for _ in range(self.steps):
             if not len(order):
-                n = len(self.x)
+                n = len(self.rows)
                 order = torch.randperm(n, generator=self.generator) if self.config.shuffle else torch.arange(n)
-                order = order.to(self.x.device)
-            rows, order = order[: self.config.batch_size], order[self.config.batch_size :]
-            yield self.x.index_select(0, rows)  # several times as fast as x[rows]
+                order = order.to(self.rows.order.device)
+            which, order = order[: self.config.batch_size], order[self.config.batch_size :]
+            yield self.rows[which]
 
     def _step(self, rows: Tensor, step: int) -> tuple[float, float]:
         rate = self._rate(step)
@@ -262,32 +296,25 @@ def _checked(x: Tensor, flow: Glow) -> Tensor:
     return x
 
 
-def _hold_out(
-    x: Tensor, config: TrainingConfig, generator: torch.Generator, least: int = MIN_HELD_OUT
-) -> tuple[Tensor | None, Tensor]:
-    held = int(len(x) * config.validation_fraction)
-    if held < max(1, least):
-        return None, x
-    order = torch.randperm(len(x), generator=generator).to(x.device)
-    return x.index_select(0, order[:held]), x.index_select(0, order[held:])
-
-
-def _noise_for_flat_dimensions(x: Tensor) -> tuple[Tensor | None, list[int]]:
+def _noise_for_flat_dimensions(rows: _Rows) -> tuple[Tensor | None, list[int]]:
     """Return a noise deviation (d,) for the dimensions that float32 sees no variation in, or None when all vary.
 
     The likelihood of a constant is unbounded: the flow would stretch that dimension without end. A tenth of the typical
     deviation of the others, as one dequantises pixels, bounds it; at inference nothing is added.
     """
-    low, high = x.amin(0).double(), x.amax(0).double()
-    least = (high - low) / math.sqrt(2 * len(x))  # a deviation is never less
-    if (least > 1e-6 * torch.maximum(high.abs(), low.abs()).maximum((high - low).max())).all():
+    extremes = [torch.stack(torch.aminmax(part, dim=0)) for part in rows.parts()]
+    low, high = torch.stack(extremes).double().unbind(1)
+    low, high = low.amin(0), high.amax(0)
+    least = (high - low) / math.sqrt(2 * len(rows))  # a deviation is never less
+    size = torch.maximum(high.abs(), low.abs())
+    if (least > 1e-6 * size.maximum((high - low).max())).all():
         return None, []  # without a look at all rows in float64
-    deviation, size = x.double().std(0, correction=0), x.double().abs().amax(0)
+    deviation = rows[:].double().std(0, correction=0)
     flat = (deviation <= 1e-6 * size) | (deviation <= 1e-6 * deviation.max())
     if not flat.any():
         return None, []
     typical = deviation[~flat].square().mean().sqrt() if not flat.all() else deviation.new_ones(())
-    return (0.1 * typical * flat).to(x), flat.nonzero()[:, 0].tolist()
+    return (0.1 * typical * flat).to(rows.x), flat.nonzero()[:, 0].tolist()
 
 
 def _with_noise(rows: Tensor, noise: Tensor | None, generator: torch.Generator) -> Tensor:
