@@ -332,7 +332,7 @@ def test_a_huge_learning_rate_leaves_a_flow_no_worse_than_at_the_start(rate, fra
     x, flow = bent(n), new_flow(dtype=dtype)
     flow.initialize(x.to(dtype))
     config = TrainingConfig(learning_rate=rate, validation_fraction=fraction)
-    held_out = training._Rows.divide(x, config, torch.Generator().manual_seed(0), training.MIN_HELD_OUT)[1]
+    held_out = training.Rows.divide(x, config, torch.Generator().manual_seed(0), training.MIN_HELD_OUT)[1]
     watched = x if held_out is None else held_out
     start = bits(flow, watched)
     history = train(flow, x, config, initialize=False)
@@ -485,7 +485,7 @@ def test_no_scale_ends_worse_than_it_began(scale, fraction):
     x, flow = (bent(160, 5) * scale).float(), Glow(GlowConfig(5))
     flow.initialize(x)
     config = replace(PRESETS["default"], min_steps=12, batch_size=32, validation_fraction=fraction)
-    held_out = training._Rows.divide(x, config, torch.Generator().manual_seed(0), training.MIN_HELD_OUT)[1]
+    held_out = training.Rows.divide(x, config, torch.Generator().manual_seed(0), training.MIN_HELD_OUT)[1]
     watched = x if held_out is None else held_out
     start = bits(flow, watched)
     train(flow, x, config, initialize=False)

@@ -23,6 +23,7 @@ from bertflow.flows.gradients import objective
 from bertflow.flows.optimizer import Adam, FlatParameters
 from bertflow.flows.presets import TrainingConfig, preset
 from bertflow.flows.reducer import ALONE, Reducer, part, weighted
+from bertflow.flows.rows import Rows, noise_for_flat_dimensions, with_noise
 from bertflow.flows.update import make_update
 
 logger = logging.getLogger(__name__)
@@ -103,51 +104,16 @@ def train(
     """
     config = preset(config)
     generator = torch.Generator().manual_seed(seed)
-    rows, held_out = _Rows.divide(_checked(x, flow), config, generator, min_held_out)
-    noise, flat = _noise_for_flat_dimensions(rows)
+    rows, held_out = Rows.divide(_checked(x, flow), config, generator, min_held_out)
+    noise, flat = noise_for_flat_dimensions(rows)
     history = History(flat_dimensions=flat)
     if flat:
         logger.info("%d of %d dimensions do not vary; they are trained with a little noise.", len(flat), x.shape[1])
     if initialize:
         first = torch.randperm(len(rows), generator=generator)[: config.initial_rows or config.batch_size]
-        flow.initialize(part(_with_noise(rows[first], noise, generator), reducer), reducer)
+        flow.initialize(part(with_noise(rows[first], noise, generator), reducer), reducer)
     _Run(flow, rows, held_out, noise, config, generator, history, reducer).go(callbacks, show_progress_bar)
     return history
-
-
-class _Rows:
-    """Some rows of a matrix in some order, without a copy of them: they may fill most of the memory.
-
-    Args:
-        x: Data (m, d).
-        order: Which of them, n numbers.
-    """
-
-    def __init__(self, x: Tensor, order: Tensor) -> None:
-        self.x, self.order = x, order.to(x.device)
-
-    def __len__(self) -> int:
-        return len(self.order)
-
-    def __getitem__(self, which: Tensor | slice) -> Tensor:
-        """Return rows by their place in the order."""
-        places = which if isinstance(which, slice) else which.to(self.order.device)
-        return self.x.index_select(0, self.order[places])  # several times as fast as x[rows]
-
-    def parts(self) -> Iterator[Tensor]:
-        """Yield all of them, a few thousand at a time."""
-        return (self[start : start + 4096] for start in range(0, len(self), 4096))
-
-    @classmethod
-    def divide(
-        cls, x: Tensor, config: TrainingConfig, generator: torch.Generator, least: int
-    ) -> tuple[_Rows, Tensor | None]:
-        """Return the rows to train on, and those (k, d) to hold out, if that is ``least`` of them or more."""
-        held = int(len(x) * config.validation_fraction)
-        if held < max(1, least):
-            return cls(x, torch.arange(len(x))), None
-        order = torch.randperm(len(x), generator=generator)
-        return cls(x, order[held:]), cls(x, order[:held])[:]
 
 
 @contextmanager
@@ -167,7 +133,7 @@ class _Run:
     def __init__(
         self,
         flow: Glow,
-        rows: _Rows,
+        rows: Rows,
         held_out: Tensor | None,
         noise: Tensor | None,
         config: TrainingConfig,
@@ -189,7 +155,7 @@ class _Run:
         self.first, self.best = self.parameters.values.clone(), self.parameters.values.clone()
         watched = rows[:: math.ceil(len(rows) / WATCHED_ROWS)] if held_out is None else held_out
         # the part is taken after the noise, of which each process must draw all, to stay in step with the others
-        self.watched = part(_with_noise(watched, noise, generator), reducer)
+        self.watched = part(with_noise(watched, noise, generator), reducer)
         self.first_bits = self.last_bits = self._watched_bits()
         # not the first state's: a warm-up may pass through worse ones, and patience would end there
         self.best_bits = math.inf
@@ -236,7 +202,7 @@ class _Run:
 
     def _step(self, rows: Tensor, step: int) -> tuple[float, float]:
         rate = self._rate(step)
-        bits = float(self.update(part(_with_noise(rows, self.noise, self.generator), self.reducer), rate))
+        bits = float(self.update(part(with_noise(rows, self.noise, self.generator), self.reducer), rate))
         self.history.losses.append(bits)
         return bits, rate
 
@@ -294,33 +260,6 @@ def _checked(x: Tensor, flow: Glow) -> Tensor:
     if not all(extreme.isfinite() for extreme in torch.aminmax(x)):  # which hand NaN on
         raise InputError(f"x has NaN or infinity, or values beyond {x.dtype}: remove or mend those rows.")
     return x
-
-
-def _noise_for_flat_dimensions(rows: _Rows) -> tuple[Tensor | None, list[int]]:
-    """Return a noise deviation (d,) for the dimensions that float32 sees no variation in, or None when all vary.
-
-    The likelihood of a constant is unbounded: the flow would stretch that dimension without end. A tenth of the typical
-    deviation of the others, as one dequantises pixels, bounds it; at inference nothing is added.
-    """
-    extremes = [torch.stack(torch.aminmax(part, dim=0)) for part in rows.parts()]
-    low, high = torch.stack(extremes).double().unbind(1)
-    low, high = low.amin(0), high.amax(0)
-    least = (high - low) / math.sqrt(2 * len(rows))  # a deviation is never less
-    size = torch.maximum(high.abs(), low.abs())
-    if (least > 1e-6 * size.maximum((high - low).max())).all():
-        return None, []  # without a look at all rows in float64
-    deviation = rows[:].double().std(0, correction=0)
-    flat = (deviation <= 1e-6 * size) | (deviation <= 1e-6 * deviation.max())
-    if not flat.any():
-        return None, []
-    typical = deviation[~flat].square().mean().sqrt() if not flat.all() else deviation.new_ones(())
-    return (0.1 * typical * flat).to(rows.x), flat.nonzero()[:, 0].tolist()
-
-
-def _with_noise(rows: Tensor, noise: Tensor | None, generator: torch.Generator) -> Tensor:
-    if noise is None:
-        return rows
-    return rows + noise * torch.randn(rows.shape, generator=generator).to(rows)
 
 
 _announced = False
