@@ -19,7 +19,7 @@ from bertflow.calibrators.names import is_random, make_calibrator
 from bertflow.encoder import Encoder, TextEncoder
 from bertflow.evaluation import PairSet, Task, evaluate_task, load_task
 from bertflow.evaluation.folders import find_data
-from bertflow.joined import JoinedEncoder, calibrator_for
+from bertflow.joined import WORDS_IN_CONTEXT, JoinedEncoder, calibrator_for
 from bertflow.nli import LABELS, read_nli
 from bertflow.remembering import cached
 from bertflow.reproduction.published import SEVEN
@@ -40,7 +40,8 @@ def main(
     tasks = [load_named(name) for name in names]
     for name in encoder:
         contextual = Encoder(name)
-        words = Encoder(name, "embedding-last-avg", words_only=True)
+        pooling, words_only = WORDS_IN_CONTEXT
+        words = Encoder(name, pooling, words_only=words_only)
         tables = [StaticEncoder.distill(words, random_state=seed) for seed in range(seeds)]
         rows: dict[str, list[np.ndarray]] = {"raw": [], "whitening": [], "paper": [], "static": [], "best": []}
         for each in tasks:

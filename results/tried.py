@@ -1,6 +1,6 @@
 """What was tried on the way to the preset `best`, on what it was chosen on: STS-B dev, STS12, STS13, the shipped pairs.
 
-    python results/tried.py [--encoder mini]
+    python results/tried.py [--encoder mini] [--only static]
 
 Prints a markdown table; fitted on target, one seed.
 """
@@ -22,7 +22,7 @@ from bertflow.data import sample_pairs, sample_sentences
 from bertflow.encoder import Encoder
 from bertflow.evaluation import PairSet, Task, evaluate_task, load_task
 from bertflow.pooling import LayerReader
-from bertflow.static import FEATURES, StaticEncoder, encode_alone, fourier_features
+from bertflow.static import FEATURES, StaticEncoder, encode_alone, fourier_features, standardized_average
 
 SIF = 2e-3
 Make = Callable[[], TransformerMixin]
@@ -79,10 +79,8 @@ class Views:
         return np.sqrt(np.maximum(self.pooled(table**2) - self.pooled(table) ** 2, 0))
 
     @torch.inference_mode()
-    def contextual(self, weights: str | None) -> Matrix:
-        """Weighted means of the hidden states of all tokens, embedding-last-avg; None: as the encoder pools."""
-        if weights is None:
-            return Encoder(self.encoder.name, "first-last-avg").encode(self.texts)
+    def contextual(self, weights: str) -> Matrix:
+        """Weighted means of the hidden states of all tokens, embedding-last-avg."""
         weigh = torch.from_numpy(np.maximum(self.weights[weights], 1e-6).astype(np.float32))
         out = np.empty((len(self.texts), self.encoder.dim), dtype=np.float32)
         with LayerReader(self.encoder.model, "embedding-last-avg") as reader:
@@ -99,8 +97,11 @@ def candidates(views: Views, layers: dict[str, Matrix]) -> dict[str, tuple[Matri
     fifth, half = partial(Whitening, shrinkage=1 / 6), partial(Whitening, shrinkage=0.5)
     maps: dict[str, Make] = {"raw": Identity, "whitening": Whitening, "shrunk whitening": fifth, "flow": flow}
     found: dict[str, tuple[Matrix, Make]] = {}
-    plain = views.contextual(None)
+    plain, of_words = views.encoder.encode_views(views.texts, [("first-last-avg", False), ("first-last-avg", True)])
     found |= {f"first-last-avg (the paper's), {name}": (plain, make) for name, make in maps.items()}
+    found |= {
+        f"first-last-avg of words, {name}": (of_words, maps[name]) for name in ("raw", "shrunk whitening", "flow")
+    }
     for weights in views.weights:
         vectors = views.contextual(weights)
         found |= {
@@ -140,13 +141,26 @@ def candidates(views: Views, layers: dict[str, Matrix]) -> dict[str, tuple[Matri
     for width in (0.7, 1.4):
         table = fourier_features(average, views.words, 0, width=width)
         found[f"1024 features, kernel {width} times as wide, whitening shrunk by half"] = views.pooled(table), half
-    views_beside = {"contextual, all words": contextual, "contextual, surprise": found["contextual, surprise, flow"][0]}
-    for name, vectors in (views_beside | {"first-last-avg": plain}).items():
-        beside = np.hstack([views.pooled(kernel[FEATURES]), vectors])
+    beside = {"contextual, all words": contextual, "contextual, surprise": found["contextual, surprise, flow"][0]}
+    beside |= {"first-last-avg": plain}
+    for name, vectors in beside.items():
         for weight in (0.2, 0.3, 0.5, 0.7, 1.0, 2.0) if vectors is contextual else (0.5, 1.0):
-            make = partial(WhiteningBesideFlow, vectors.shape[1], shrinkage=0.5, flow_weight=weight, random_state=0)
-            found[f"1024 features, whitening shrunk by half, beside {name}, flow, counting {weight}"] = beside, make
+            title = f"1024 features, whitening shrunk by half, beside {name}, flow, counting {weight}"
+            found[title] = joined(views.pooled(kernel[FEATURES]), vectors, weight)
+    even = views.pooled(fourier_features(layers["both, standardised"], views.words, 0))
+    found["**1024 features of both layers, standardised (`static`)**"] = even, half
+    for name, vectors in (beside | {"first-last-avg of words": of_words}).items():
+        for weight in (0.5, 1.0, 2.0):
+            chosen = vectors is of_words and weight == 1
+            title = f"the same beside {name}, flow, counting {weight}"
+            found[f"**{title} (`best`)**" if chosen else title] = joined(even, vectors, weight)
     return found
+
+
+def joined(static: Matrix, contextual: Matrix, weight: float) -> tuple[Matrix, Make]:
+    """Two encodings side by side, and the calibrator for them."""
+    make = partial(WhiteningBesideFlow, contextual.shape[1], shrinkage=0.5, flow_weight=weight, random_state=0)
+    return np.hstack([static, contextual]), make
 
 
 def shipped_pairs() -> Task:
@@ -157,18 +171,23 @@ def shipped_pairs() -> Task:
     return Task("shipped pairs", "spearman", {"all": PairSet(firsts, seconds, gold)}, sample_sentences())
 
 
-def main(encoder: Annotated[str, typer.Option(help="Model name or folder.")] = "mini") -> None:
+def main(
+    encoder: Annotated[str, typer.Option(help="Model name or folder.")] = "mini",
+    only: Annotated[list[str], typer.Option(help="Only candidates whose name has this in it.")] = [],  # noqa: B006
+) -> None:
     """Score all candidates and print them."""
     tasks = [load_task("STS-B", split="dev"), load_task("STS12"), load_task("STS13"), shipped_pairs()]
     contextual = Encoder(encoder, device="cpu")
     static = StaticEncoder.distill(contextual)
-    tokens = range(len(static.vectors))
-    averages = {"embedding": (0,), "embedding-last-avg": (0, -1), "last": (-1,)}
-    layers = {name: encode_alone(contextual, tokens, which) for name, which in averages.items()}
+    alone = encode_alone(contextual, range(len(static.vectors)))
+    layers = {"embedding": alone[0], "embedding-last-avg": alone.mean(axis=0), "last": alone[1]}
+    layers["both, standardised"] = standardized_average(alone, static.weights > 0)
     rows: dict[str, list[float]] = {}
     for task in tasks:
         views = Views(contextual, static, task)
         for name, (vectors, make) in candidates(views, layers).items():
+            if only and not any(part in name for part in only):
+                continue
             fitted = make().fit(vectors[views.fitted_on])
             latents = fitted.transform(vectors)
             setting = "all" if len(task.subsets) == 1 else "wmean"

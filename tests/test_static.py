@@ -7,7 +7,7 @@ from bertflow import BertFlow, Encoder
 from bertflow.calibrators import Whitening
 from bertflow.errors import InputError, ModelFolderError
 from bertflow.joined import distill
-from bertflow.static import FEATURES, StaticEncoder
+from bertflow.static import FEATURES, StaticEncoder, encode_alone, standardized_average
 
 TEXTS = ["the cat sat on the mat", "a dog runs fast", "the bird sings and then tea"]
 
@@ -19,14 +19,38 @@ def static(tiny_bert):
 
 @pytest.mark.parametrize("family", ["bert", "distilbert", "roberta", "mpnet", "gpt2", "t5"])
 def test_the_dot_product_of_tokens_is_a_gaussian_kernel_of_the_encoders_vectors(tiny, family):
-    encoder = Encoder(tiny(family), "embedding-last-avg", device="cpu")
+    encoder = Encoder(tiny(family), device="cpu")
     static = StaticEncoder.distill(encoder)
-    letters = [text for text in "abxyz" if len(static.tokenizer.encode(text, add_special_tokens=False).ids) == 1]
-    assert len(letters) == 5
-    found, own = static.encode(letters), encoder.encode(letters)
+    vocabulary = encode_alone(encoder, range(len(encoder.tokenizer)))
+    ids = [static.tokenizer.encode(text, add_special_tokens=False).ids for text in "abxyz"]
+    assert all(len(row) == 1 for row in ids)
+    found, own = static.encode(list("abxyz")), standardized_average(vocabulary, static.weights > 0)[np.concatenate(ids)]
     kernel, distances = found @ found.T, np.square(own[:, None] - own).sum(axis=-1)
     width = distances.sum() / -2 / np.log(kernel.clip(0.01, 1)).sum()
     np.testing.assert_allclose(kernel, np.exp(-distances / width / 2), atol=0.1)  # 1024 random features
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_a_token_alone_has_the_vectors_that_the_encoder_gives_it(tiny, family):
+    encoder = Encoder(tiny(family), device="cpu")
+    token = encoder.tokenizer("x", add_special_tokens=False)["input_ids"]
+    average, last = encoder.encode_views(["x"], [("embedding-last-avg", False), ("mean", False)])
+    found = encode_alone(encoder, token)
+    np.testing.assert_allclose(found.mean(axis=0), average, atol=1e-5)
+    np.testing.assert_allclose(found[1], last, atol=1e-5)
+
+
+def test_no_layer_and_no_dimension_outweighs_the_others():
+    layers = np.random.default_rng(0).normal(size=(2, 500, 4)).astype(np.float32)
+    words = np.arange(500) < 400
+    scaled = (
+        layers * np.array([1, 1000], dtype=np.float32)[:, None, None] * np.array([1, 1, 1, 50], dtype=np.float32) + 7
+    )
+    np.testing.assert_allclose(
+        standardized_average(scaled, words), standardized_average(layers, words), rtol=1e-3, atol=1e-3
+    )
+    constant = np.concatenate([layers, np.ones((2, 500, 1), dtype=np.float32)], axis=2)
+    assert not standardized_average(constant, words)[:, -1].any()
 
 
 def test_another_seed_gives_other_features_of_the_same_kernel(static, tiny_bert):

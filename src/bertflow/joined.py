@@ -17,7 +17,7 @@ from bertflow.static import StaticEncoder
 
 STATIC, BEST = TOKEN_PRESETS = "static", "best"
 SHRINKAGE = 0.5  # adds the mean eigenvalue to all
-WORDS_IN_CONTEXT = "embedding-last-avg", True  # pooling, and that only words are pooled
+WORDS_IN_CONTEXT = "first-last-avg", True  # the paper's pooling, but of words only
 
 
 class JoinedEncoder:

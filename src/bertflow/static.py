@@ -5,8 +5,8 @@ a token weighs as much as it surprises, −log p(token) in the user's own text, 
 through the transformer any more, only its vocabulary does, once; so encoding is a table look-up.
 
 A mean of vectors keeps little of which vectors they were. So it is not a token's vector that is averaged (the average of
-embedding and last layer, ``embedding-last-avg``) but random Fourier features of it (Rahimi & Recht, 2007): the dot product
-of two means is then the mean of a Gaussian kernel over all pairs of tokens, to which near tokens count and far ones do not.
+embedding and last layer, each standardised) but random Fourier features of it (Rahimi & Recht, 2007): the dot product of two
+means is then the mean of a Gaussian kernel over all pairs of tokens, to which near tokens count and far ones do not.
 `results/beyond.md` tells what else was tried.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import safetensors.numpy
@@ -32,6 +32,8 @@ from bertflow.encoder import Encoder, check_sentences
 from bertflow.errors import InputError, ModelFolderError
 from bertflow.pooling import LayerReader
 from bertflow.sentences import word_tokens
+
+Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 UNSEEN = 0.5  # how often a token that the text lacks is taken to occur
 TOKENS_AT_ONCE = 512
@@ -86,9 +88,9 @@ class StaticEncoder:
             )
         tokenizer = Tokenizer.from_str(encoder.tokenizer.backend_tokenizer.to_str())
         words = word_tokens(encoder.tokenizer)
-        vectors = encode_alone(encoder, range(len(encoder.tokenizer)), show_progress_bar=show_progress_bar)
-        nothing = encode_alone(encoder, [None])
-        rows = fourier_features(np.vstack([vectors, nothing]), words, random_state)
+        tokens = encode_alone(encoder, range(len(encoder.tokenizer)), show_progress_bar=show_progress_bar)
+        layers = np.concatenate([tokens, encode_alone(encoder, [None])], axis=1)
+        rows = fourier_features(standardized_average(layers, words), words, random_state)
         new = cls(encoder.name, tokenizer, rows[:-1], words.astype(np.float32), rows[-1])
         return new if sentences is None else new.weighted_by(sentences)
 
@@ -161,12 +163,10 @@ def has_fast_tokenizer(encoder: object) -> bool:
 
 
 @torch.inference_mode()
-def encode_alone(
-    encoder: Encoder, tokens: Sequence[int | None], layers: Sequence[int] = (0, -1), *, show_progress_bar: bool = False
-) -> Matrix:
-    """Vectors (n, d) of single tokens between the model's special ones, averaged over layers; None stands for no token."""
+def encode_alone(encoder: Encoder, tokens: Sequence[int | None], *, show_progress_bar: bool = False) -> Matrix:
+    """Vectors (2, n, d) of single tokens between the model's special ones, of its embedding and last layer; None: no token."""
     (before, after), padding = _special_ids(encoder.tokenizer), encoder.tokenizer.pad_token_id
-    found = []
+    found = np.empty((2, len(tokens), encoder.dim), dtype=np.float32)
     bar = tqdm(total=len(tokens), desc="encoding the vocabulary", disable=not show_progress_bar)
     with bar, LayerReader(encoder.model, "embedding-last-avg") as reader:
         for start in range(0, len(tokens), TOKENS_AT_ONCE):
@@ -174,14 +174,28 @@ def encode_alone(
             rows = [[*before, *([] if token is None else [token]), *after] or [padding] for token in part]
             ids = torch.tensor(rows, device=encoder.device)
             states = reader(ids, torch.ones_like(ids))
-            found.append(torch.stack([states[i] for i in layers]).float().mean((0, 2)).cpu().numpy())
+            for layer in (0, -1):
+                found[layer, start : start + len(part)] = states[layer].float().mean(1).cpu().numpy()
             bar.update(len(part))
-    return np.concatenate(found)
+    return found
 
 
-def fourier_features(
-    vectors: Matrix, words: np.ndarray[Any, np.dtype[np.bool_]], seed: int, count: int = FEATURES, width: float = 1.0
-) -> Matrix:
+def standardized_average(layers: Matrix, words: Mask) -> Matrix:
+    """Average (n, d) of layers (l, n, d), each dimension of each brought to the same deviation over the words' vectors.
+
+    Without it a layer of long vectors, or a few dimensions of it, would be all there is: two of SmolLM2's 576 have two thirds
+    of its last layer's variance.
+
+    Args:
+        layers: Vectors of tokens, those of ``words`` first.
+        words: Which of them are words.
+    """
+    lexicon = layers[:, : len(words)][:, words] if words.any() else layers
+    deviation = lexicon.std(axis=1, keepdims=True)
+    return ((layers - lexicon.mean(axis=1, keepdims=True)) / np.where(deviation > 0, deviation, 1)).mean(axis=0)
+
+
+def fourier_features(vectors: Matrix, words: Mask, seed: int, count: int = FEATURES, width: float = 1.0) -> Matrix:
     """Random Fourier features (n, count) of token vectors (n, d); the kernel is ``width`` times as wide as words lie apart.
 
     ``words`` says which of the first vectors are those of words.

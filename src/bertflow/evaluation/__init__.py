@@ -8,6 +8,7 @@ from bertflow.evaluation.evaluate import evaluate_task, task_similarities
 from bertflow.evaluation.folders import cache_folder, find_data
 from bertflow.evaluation.pairs import PairSet, Task, load_pairs_file
 from bertflow.evaluation.scores import Comparison, Score, compare, metric_value, score_pairs
+from bertflow.evaluation.search import SearchScore, score_search
 from bertflow.evaluation.tasks import TASKS, load_task
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Comparison",
     "PairSet",
     "Score",
+    "SearchScore",
     "Task",
     "cache_folder",
     "compare",
@@ -25,5 +27,6 @@ __all__ = [
     "load_task",
     "metric_value",
     "score_pairs",
+    "score_search",
     "task_similarities",
 ]
