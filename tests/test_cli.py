@@ -174,9 +174,10 @@ def test_demo_shows_before_and_after(run, tmp_path):
     code, out, err = run("demo", "-o", tmp_path / "demo", "--json", "-q")
     assert code == 0, err
     result = json.loads(out)
-    assert result["random_cosine"]["before"] > 0.5 > abs(result["random_cosine"]["after"])
+    assert result["random_cosine"]["raw"] > 0.5 > abs(result["random_cosine"]["flow"])
+    assert result["search"]["best"]["first"] > result["search"]["flow"]["first"] > result["search"]["raw"]["first"]
     assert [row["name"] for row in result["spearman"]][:2] == ["all", "ordinary"]
-    assert len(result["searches"]) == 3
+    assert len(result["nearest"]) == 3
     assert BertFlow.from_pretrained(result["saved"]).encode("One sentence.").shape == (256,)
 
 

@@ -45,23 +45,28 @@ def demo(
 
 def _show_demo(result: DemoResult) -> None:
     say(f"\nA flow was fitted on {result.sentences} unlabelled sentences; the encoder stayed frozen.\n")
+    kinds = {"raw": "raw", "flow": "flow (the paper)", "best": "preset best"}
+    scores = result.search
     table(
-        "Spearman ×100 with the grades of the shipped pairs",
-        ("pairs", "n", "before", "after", "change"),
+        f"Search: {scores['raw'].queries} sentences, each to find another that says nearly the same among "
+        f"{scores['raw'].documents}",
+        ("vectors", "found first", "in the first ten", "mean 1 / rank"),
         [
-            (c.name, str(c.pairs), f"{c.before:.1f}", f"{c.after:.1f}", f"{c.after - c.before:+.1f}")
-            for c in result.spearman
+            (title, *(f"{v:.1f} %" for v in (scores[k].first, scores[k].ten, scores[k].mrr)))
+            for k, title in kinds.items()
         ],
     )
+    say()
+    table(
+        "Grades: Spearman ×100 with those of the shipped pairs",
+        ("pairs", "n", *kinds.values()),
+        [(c.name, str(c.pairs), f"{c.raw:.1f}", f"{c.flow:.1f}", f"{c.best:.1f}") for c in result.spearman],
+    )
     cosine = result.random_cosine
-    say(f"\n[bold]Mean cosine of two random sentences[/]: before {cosine.before:.2f}, after {cosine.after:.2f}\n")
-    for search in result.searches:
-        rows = [
-            (when, f"{value:.2f}", escape(text))
-            for when, found in (("before", search.before), ("after", search.after))
-            for text, value in found
-        ]
-        table(f"Nearest to “{escape(search.query)}”", ("", "cosine", "sentence"), rows, text_last=True)
+    say(f"\n[bold]Mean cosine of two random sentences[/]: raw {cosine.raw:.2f}, flow {cosine.flow:.2f}\n")
+    for found in result.nearest:
+        rows = [(kind, f"{value:.2f}", escape(text)) for kind in kinds for text, value in getattr(found, kind)]
+        table(f"Nearest to “{escape(found.query)}”", ("", "cosine", "sentence"), rows, text_last=True)
         say()
     say(escape(result.verdict()))
     say(f"\nSee the space before and after, in a browser: [bold]{escape(result.report)}[/]")
