@@ -12,6 +12,7 @@ from scipy import stats
 
 from bertflow.errors import InputError
 from bertflow.flows import PRESETS, Glow, GlowConfig, TrainingConfig, train, training
+from bertflow.flows.training import SMALL_BATCH
 
 SMALL = TrainingConfig(epochs=3, batch_size=32, learning_rate=5e-3, bias_correction=True, validation_fraction=0.3)
 
@@ -559,14 +560,14 @@ def test_unknown_presets_are_refused():
         train(new_flow(), bent(), "fast")
 
 
-@pytest.mark.parametrize(("dim", "expected"), [(8, 1), (2048, 3)])
-def test_small_batches_are_one_threads_work(dim, expected):
+@pytest.mark.parametrize(("batch_size", "expected"), [(32, 1), (SMALL_BATCH // 64, 3)])
+def test_small_batches_are_one_threads_work(batch_size, expected):
     before, seen = torch.get_num_threads(), []
     torch.set_num_threads(3)
     try:
-        config = TrainingConfig(epochs=1, batch_size=32)
+        config = TrainingConfig(epochs=1, batch_size=batch_size)
         callback = lambda log: seen.append(torch.get_num_threads())  # noqa: E731
-        train(Glow(GlowConfig(dim, levels=1, depth=1)), torch.randn(64, dim), config, callbacks=[callback])
+        train(Glow(GlowConfig(64, levels=1, depth=1)), torch.randn(64, 64), config, callbacks=[callback])
         assert set(seen) == {expected}
         assert torch.get_num_threads() == 3
     finally:

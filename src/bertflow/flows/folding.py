@@ -35,20 +35,24 @@ def fold(flow: Glow) -> Callable[[Tensor], Tensor]:
 
 
 class _Network(NamedTuple):
-    """The network of a coupling: which columns it reads, which it adds to, and three layers of weights and biases."""
+    """The network of a coupling: which columns it reads, which it adds to, weights and biases of two layers, and the third."""
 
     reads: slice
     adds: slice
-    layers: tuple[tuple[Tensor, Tensor], ...]
+    w1: Tensor
+    b1: Tensor
+    w2: Tensor
+    b2: Tensor
+    w3: Tensor
 
 
 class FoldedFlow:
     """The map to latents of an additive flow: two to three times as fast as ``Glow.forward``, without log-determinants.
 
-    Actnorms only scale and shift, reversals only rename: both are left for the end. In between the rows keep the columns
-    and the scale that the first actnorm gave them, and ``scale``, ``shift`` and ``order`` say what a column stands for;
-    the networks' weights are changed to suit. The first actnorm is applied at once, since a mean far from zero, folded
-    into weights, would cost digits.
+    Actnorms and the networks' last biases only scale and shift, reversals only rename: all of that is left for the end. In
+    between the rows keep the columns and the scale that the first actnorm gave them, and ``scale``, ``shift`` and ``order``
+    say what a column stands for; the networks' weights are changed to suit. The first actnorm is applied at once, since a
+    mean far from zero, folded into weights, would cost digits.
 
     Args:
         flow: The flow; later changes of its parameters are not seen.
@@ -70,6 +74,8 @@ class FoldedFlow:
                     )
                 order, scale, shift = (vector.flip(0) for vector in (order, scale, shift))
                 self.networks.append(_network(step.coupling, order, scale, shift))
+                last = step.coupling.net.linear3
+                shift[step.coupling.kept :] += last.bias * torch.exp(SCALE_FACTOR * last.logscale)
             stay = len(order) - leaving
             finished.append((order[stay:], scale[stay:], shift[stay:]))
             order, scale, shift = order[:stay], scale[:stay], shift[:stay]
@@ -79,9 +85,9 @@ class FoldedFlow:
     def __call__(self, x: Tensor) -> Tensor:
         """Map data (n, d) to latents (n, d)."""
         x = (x + self.loc).mul_(self.scale)
-        for reads, adds, ((w1, b1), (w2, b2), (w3, b3)) in self.networks:
+        for reads, adds, w1, b1, w2, b2, w3 in self.networks:
             hidden = linear(linear(x[:, reads], w1, b1).relu_(), w2, b2).relu_()
-            x[:, adds].add_(b3).addmm_(hidden, w3.T)
+            x[:, adds].addmm_(hidden, w3.T)
         return x.index_select(1, self.order).mul_(self.last_scale).add_(self.last_shift)
 
 
@@ -94,12 +100,15 @@ def _network(coupling: AdditiveCoupling, order: Tensor, scale: Tensor, shift: Te
     b1 = net.actnorm1.loc * s1 + w1 @ shift[:kept]
     s3 = s3 / scale[kept:]
     reads, adds = order[:kept].argsort(), order[kept:].argsort()
-    layers = (
-        ((w1 * scale[:kept])[:, reads], b1),
-        (net.linear2.weight * s2[:, None], net.actnorm2.loc * s2),
-        ((net.linear3.weight * s3[:, None])[adds], (net.linear3.bias * s3)[adds]),
+    return _Network(
+        _span(order[:kept]),
+        _span(order[kept:]),
+        (w1 * scale[:kept])[:, reads],
+        b1,
+        net.linear2.weight * s2[:, None],
+        net.actnorm2.loc * s2,
+        (net.linear3.weight * s3[:, None])[adds],
     )
-    return _Network(_span(order[:kept]), _span(order[kept:]), layers)
 
 
 def _span(columns: Tensor) -> slice:

@@ -34,7 +34,7 @@ DIVERGED = 10.0  # bits/dim above the start: no honest state gets there
 MAX_SETBACKS = 3
 STEPS_BETWEEN_CHECKS = 10  # at least: on small corpora an epoch is a few steps, and patience would end in the warm-up
 WATCHED_ROWS = 1024  # of the training rows, where none are held out
-SMALL_BATCH = 65_536  # numbers, under which threads cost more than they give; on a busy machine a hundred times more
+SMALL_BATCH = 262_144  # numbers, under which threads cost more than they give; on a busy machine a hundred times more
 MIN_HELD_OUT = 64  # rows: fewer are not held out of a first fit, which needs every row more
 
 
