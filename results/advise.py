@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,16 +18,19 @@ import numpy as np
 import typer
 
 from bertflow.advice import advise
-from bertflow.advice.candidates import BEST, POOLINGS, TOKEN_PRESETS
+from bertflow.advice.candidates import BEST, POOLINGS, TOKEN_PRESETS, choose_poolings, load_encoder
 from bertflow.advice.rule import EVEN, SLOPE
 from bertflow.atomic import atomic_file
+from bertflow.calibrators.names import make_calibrator
 from bertflow.comparison import DEFAULT_CALIBRATORS as CALIBRATORS
 from bertflow.comparison import compare_calibrators
 from bertflow.data import sample_pairs, sample_sentences
 from bertflow.encoder import as_encoder
 from bertflow.evaluation import PairSet, Task, evaluate_task, load_task
-from bertflow.joined import calibrator_for, distill
+from bertflow.joined import WORDS_IN_CONTEXT, JoinedEncoder, calibrator_for
+from bertflow.remembering import cached
 from bertflow.reproduction.published import SEVEN
+from bertflow.static import StaticEncoder
 
 HERE = Path(__file__).parent
 MARK = "\n## Development, failures too\n"
@@ -67,23 +71,55 @@ def kept(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+class Encodings:
+    """All poolings of an encoder, in one pass through the transformer, kept on disk as `advise` keeps them."""
+
+    def __init__(self, model: str) -> None:
+        poolings = choose_poolings(model, None)
+        self.encoder: Any = load_encoder(model, poolings[0], None)
+        self.views = [*((pooling, False) for pooling in poolings), WORDS_IN_CONTEXT]
+        self.all = cached(self.encoder, self.views)
+        self.tokens = StaticEncoder.distill(self.encoder)
+
+    def embed(self, view: tuple[str, bool], texts: list[str]) -> np.ndarray:
+        """Vectors of one view."""
+        return np.split(self.all(texts), len(self.views), axis=1)[self.views.index(view)]
+
+    def score(self, task: Task, view: tuple[str, bool], name: str) -> float:
+        """The score of a calibrator, fitted on the task's sentences."""
+        fitted = make_calibrator(name, 0).fit(self.embed(view, task.fit_sentences))
+        return scored(task, lambda texts: fitted.transform(self.embed(view, texts)))
+
+    def score_best(self, task: Task, sentences: list[str]) -> float:
+        """The score of the preset best, fitted on sentences."""
+        joined = JoinedEncoder(self.tokens.weighted_by(sentences), self.encoder)
+
+        def embed(texts: list[str]) -> np.ndarray:
+            return np.hstack([joined.static.encode(texts), self.embed(WORDS_IN_CONTEXT, texts)])
+
+        fitted = calibrator_for(joined, random_state=0).fit(embed(sentences))
+        return scored(task, lambda texts: fitted.transform(embed(texts)))
+
+
+def scored(task: Task, embed: Callable[[list[str]], np.ndarray]) -> float:
+    """Spearman ×100; of several sub-sets their weighted mean."""
+    return evaluate_task(task, embed, "all" if len(task.subsets) == 1 else "wmean", resamples=0).value
+
+
+@cache
+def encodings(model: str) -> Encodings:
+    """Of one encoder, made once."""
+    return Encodings(model)
+
+
 def measure(model: str, task: Task) -> dict[str, Any]:
-    """The advice without labels and with them, and every candidate's true score."""
-    truth = {}
-    for pooling in POOLINGS:
-        table = compare_calibrators(as_encoder(model, pooling), [task], CALIBRATORS, resamples=0)
-        truth |= {f"{pooling} + {name}": cells[task.name].value for name, cells in table.results.items()}
-    truth[f"preset {BEST}"] = score_best(model, task, task.fit_sentences)
+    """The advice without labels, and every candidate's true score."""
+    found = encodings(model)
+    views = [view for view in found.views if view != WORDS_IN_CONTEXT]
+    truth = {f"{view[0]} + {name}": found.score(task, view, name) for view in views for name in CALIBRATORS}
+    truth[f"preset {BEST}"] = found.score_best(task, task.fit_sentences)
     shuffled = np.random.default_rng(0).permutation(task.fit_sentences).tolist()  # so that no order tells of the pairs
     return {"truth": truth, "advice": advise(shuffled, model).to_dict()}
-
-
-def score_best(model: str, task: Task, sentences: list[str]) -> float:
-    """The score of the preset best, fitted on sentences."""
-    made = distill(BEST, model, sentences)
-    fitted = calibrator_for(made, random_state=0).fit(made.encode(sentences))
-    setting = "all" if len(task.subsets) == 1 else "wmean"
-    return evaluate_task(task, lambda texts: fitted.transform(made.encode(texts)), setting, resamples=0).value
 
 
 def few_sentences(model: str) -> dict[str, Any]:
@@ -96,7 +132,7 @@ def few_sentences(model: str) -> dict[str, Any]:
         picks = [advise(draw, model, poolings=["first-last-avg"]).choice.calibrator for draw in draws]
         without = [advise(draw, encoder).choice.calibrator for draw in draws]  # an object has no presets
         values = {name: [table.results[name][task.name].value for table in tables] for name in CALIBRATORS}
-        values[BEST] = [score_best(model, task, draw) for draw in draws]
+        values[BEST] = [encodings(model).score_best(task, draw) for draw in draws]
         for name, chosen in {"the advice": picks, f"the advice without {BEST}": without}.items():
             values[name] = [values[pick][i] for i, pick in enumerate(chosen)]
         found[str(rows)] = {name: float(np.mean(each)) for name, each in values.items()} | {"picks": ", ".join(picks)}
