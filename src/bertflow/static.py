@@ -165,7 +165,7 @@ def has_fast_tokenizer(encoder: object) -> bool:
 @torch.inference_mode()
 def encode_alone(encoder: Encoder, tokens: Sequence[int | None], *, show_progress_bar: bool = False) -> Matrix:
     """Vectors (2, n, d) of single tokens between the model's special ones, of its embedding and last layer; None: no token."""
-    (before, after), padding = _special_ids(encoder.tokenizer), encoder.tokenizer.pad_token_id
+    (before, after), padding = surrounding_ids(encoder.tokenizer), encoder.tokenizer.pad_token_id
     found = np.empty((2, len(tokens), encoder.dim), dtype=np.float32)
     bar = tqdm(total=len(tokens), desc="encoding the vocabulary", disable=not show_progress_bar)
     with bar, LayerReader(encoder.model, "embedding-last-avg") as reader:
@@ -207,7 +207,7 @@ def fourier_features(vectors: Matrix, words: Mask, seed: int, count: int = FEATU
     return sampler.fit_transform((vectors - lexicon.mean(axis=0)) / unit).astype(np.float16).astype(np.float32)
 
 
-def _special_ids(tokenizer: Any) -> tuple[list[int], list[int]]:
+def surrounding_ids(tokenizer: Any) -> tuple[list[int], list[int]]:
     """Return the special tokens that stand before and after every text."""
     empty, letter = tokenizer("")["input_ids"], tokenizer("a")["input_ids"]
     count = next((i for i, (a, b) in enumerate(zip(empty, letter, strict=False)) if a != b), len(empty))

@@ -27,6 +27,7 @@ from bertflow import (
 from bertflow.calibrators.base import Calibrator
 from bertflow.calibrators.names import make_calibrator
 from bertflow.data import sample_sentences
+from bertflow.joined import calibrator_for, distill
 from bertflow.pretrained import quiet_transformers
 
 st = pytest.importorskip("sentence_transformers", reason="pip install 'bertflow[sentence-transformers]'")
@@ -434,9 +435,40 @@ def test_the_preset_static_is_a_stock_table(tiny_bert, sentences, tmp_path):
     texts = ["the cat sat on a mat, red and blue!", "tea", "?!", *sentences[:50]]
     np.testing.assert_allclose(load(tmp_path).encode(texts), model.encode(texts, normalize_embeddings=True), atol=1e-5)
     assert not load(tmp_path).encode("").any()
-    best = BertFlow.fit(sentences, tiny_bert, preset="best", device="cpu")
-    with pytest.raises(InputError, match="Fit the preset 'static' instead"):
-        to_sentence_transformer(best)
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_the_preset_best_encodes_the_same(tiny, family, sentences, tmp_path):
+    sentences = [" ".join(text.split()[:4]) for text in sentences]  # few enough tokens for all of them
+    model = BertFlow.fit(sentences, tiny(family), preset="best", device="cpu")
+    exported = to_sentence_transformer(model)
+    texts = ["the cat, red and blue!", "tea", "?!", *sentences[:50]]
+    if family != "gpt2":  # which has no token at all for an empty text
+        texts.append("")
+    expected = model.encode(texts)
+    np.testing.assert_allclose(exported.encode(texts), expected, atol=1e-4)
+    assert exported.get_embedding_dimension() == model.dim
+    exported.save_pretrained(str(tmp_path))
+    assert "trust_remote_code=True" in (tmp_path / "README.md").read_text()
+    again = load(tmp_path, trust_remote_code=True)
+    np.testing.assert_array_equal(again.encode(texts), exported.encode(texts))
+    again.half()
+    dtypes = {name: tensor.dtype for name, tensor in again[-1].state_dict().items()}
+    assert dtypes == {name: tensor.dtype for name, tensor in exported[-1].state_dict().items()}
+    assert dtypes["matrix"] == torch.float32
+
+
+def test_best_over_other_poolings_than_means_is_refused(tiny_bert, sentences):
+    encoder = distill("best", Encoder(tiny_bert, "cls", device="cpu"), sentences)
+    model = BertFlow(encoder, calibrator_for(encoder, random_state=0).fit(encoder.encode(sentences)))
+    with pytest.raises(InputError, match="pooled by 'cls' in this model; only means"):
+        to_sentence_transformer(model)
+
+
+def test_best_over_all_tokens_encodes_the_same(tiny_bert, sentences):
+    encoder = distill("best", Encoder(tiny_bert, "mean", device="cpu"), sentences)
+    model = BertFlow(encoder, calibrator_for(encoder, random_state=0).fit(encoder.encode(sentences)))
+    np.testing.assert_allclose(to_sentence_transformer(model).encode(sentences), model.encode(sentences), atol=1e-4)
 
 
 def test_an_encoder_that_stock_modules_cannot_express_is_refused(encoder, vectors, monkeypatch):

@@ -1,7 +1,7 @@
 """sentence-transformers: the flow as one of its modules; ``attach`` and ``to_sentence_transformer`` put it on a model.
 
-The path ``bertflow.integrations.sentence_transformers.FlowModule`` stands in every saved model that has a flow, so it is
-**frozen forever**: the class may grow, but it must stay here, under this name, and load what any earlier version saved.
+The paths ``bertflow.integrations.sentence_transformers.FlowModule`` and ``….JoinedModule`` stand in saved models, so they are
+**frozen forever**: the classes may grow, but must stay here, under these names, and load what any earlier version saved.
 
 Importing this module imports sentence-transformers, which takes seconds; ``bertflow.attach`` waits until it is called.
 """
@@ -20,7 +20,7 @@ from bertflow.errors import ModelFolderError, require
 from bertflow.integrations.hidden_states import keep_hidden_states
 from bertflow.integrations.sentence_transformers_export import attach, to_sentence_transformer
 
-__all__ = ["FlowModule", "attach", "to_sentence_transformer"]
+__all__ = ["FlowModule", "JoinedModule", "attach", "to_sentence_transformer"]
 
 FORMAT_VERSION = 1
 
@@ -102,11 +102,13 @@ class FlowModule(_Module):
             config = cls.load_config(model_name_or_path, **hub)
             if config.pop("format_version") > FORMAT_VERSION:
                 raise ModelFolderError("it is from a newer version: run  pip install --upgrade bertflow")
-            weights = cls.load_torch_weights(model_name_or_path, **hub)
-            arrays = {name.removeprefix("flow."): tensor.numpy() for name, tensor in weights.items()}
-            return cls(Calibrator.from_state(config, arrays, device="cpu"))
+            return cls._restored(config, cls.load_torch_weights(model_name_or_path, **hub))
         except Exception as error:  # damaged files alone raise four kinds
             raise ModelFolderError(f"The flow in {place} cannot be loaded: {error}") from error
+
+    @classmethod
+    def _restored(cls, config: dict[str, Any], weights: dict[str, Tensor]) -> FlowModule:
+        return cls(_flow_calibrator(config, weights))
 
     def on_model_ready(self, model: Any) -> None:
         """See to it that the model, now loaded, can work in a pool of processes."""
@@ -129,3 +131,57 @@ class FlowModule(_Module):
             return result if result.dtype == tensor.dtype else tensor.to(result.device)
 
         return super()._apply(moved, recurse=True)
+
+
+class JoinedModule(FlowModule):
+    """The preset ``best`` as the last module: tokens looked up in a table, beside the words in their sentence with a flow.
+
+    It stands where a pooling would, after the module that gives the vectors of tokens. For the rest as ``FlowModule``.
+
+    Args:
+        calibrator: The fitted flow of the words in their sentence.
+        tables: By name: features ``vectors`` (tokens, k) and ``weights`` (tokens,) of single tokens, and those of
+            ``nothing`` (k,); which tokens are ``words`` (tokens,) and which ``special``, around every text (tokens,);
+            ``matrix`` (k, k) and ``bias`` (k,), which whiten the features; ``scales`` (2,) of both parts.
+    """
+
+    TABLES = ("vectors", "weights", "nothing", "words", "special", "matrix", "bias", "scales")
+
+    def __init__(self, calibrator: FlowCalibrator, tables: dict[str, Tensor]) -> None:
+        super().__init__(calibrator)
+        for name in self.TABLES:
+            self.register_buffer(name, tables[name])
+
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """Make sentence embeddings (n, k + d), float32, of token ids and the vectors of tokens (n, tokens, d)."""
+        states, ids, mask = (features[name] for name in ("token_embeddings", "input_ids", "attention_mask"))
+        with torch.autocast(states.device.type, enabled=False):
+            words = _shares(mask * self.words[ids], mask)
+            latents, _ = self.flow((words[:, None] @ states.float())[:, 0].to(next(self.flow.parameters()).dtype))
+            tokens = mask * ~self.special[ids]
+            shares = _shares(tokens * self.weights[ids], tokens)
+            means = (shares[:, None] @ self.vectors[ids].float())[:, 0]
+            means = torch.where(tokens.any(1, keepdim=True), means, self.nothing)
+            parts = (means @ self.matrix + self.bias) * self.scales[0], latents.float() * self.scales[1]
+        features["sentence_embedding"] = torch.cat(parts, dim=1)
+        return features
+
+    def get_embedding_dimension(self) -> int:
+        """Return k + d."""
+        return len(self.bias) + super().get_embedding_dimension()
+
+    @classmethod
+    def _restored(cls, config: dict[str, Any], weights: dict[str, Tensor]) -> JoinedModule:
+        tables = {name: weights.pop(name) for name in cls.TABLES}
+        return cls(_flow_calibrator(config, weights), tables)
+
+
+def _flow_calibrator(config: dict[str, Any], weights: dict[str, Tensor]) -> Any:
+    arrays = {name.removeprefix("flow."): tensor.numpy() for name, tensor in weights.items()}
+    return Calibrator.from_state(config, arrays, device="cpu")
+
+
+def _shares(weights: Tensor, otherwise: Tensor) -> Tensor:
+    """Weights (n, tokens) that sum to one in each row; where all are 0, those that ``otherwise`` gives."""
+    weights = torch.where(weights.any(1, keepdim=True), weights, otherwise).float()
+    return weights / weights.sum(1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)

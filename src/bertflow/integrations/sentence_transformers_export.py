@@ -19,7 +19,7 @@ import yaml
 from sklearn.utils.validation import check_is_fitted
 from tokenizers import Tokenizer
 
-from bertflow.calibrators import Calibrator, FlowCalibrator
+from bertflow.calibrators import Calibrator, FlowCalibrator, WhiteningBesideFlow
 from bertflow.encoder import Encoder, SentenceTransformerEncoder, TextEncoder
 from bertflow.errors import InputError, TruncationWarning, require
 from bertflow.integrations.hidden_states import keep_hidden_states, reads_hidden_states
@@ -27,7 +27,8 @@ from bertflow.joined import JoinedEncoder
 from bertflow.model import BertFlow
 from bertflow.pooling import LAYERS
 from bertflow.pretrained import quiet_transformers
-from bertflow.static import StaticEncoder
+from bertflow.sentences import word_tokens
+from bertflow.static import StaticEncoder, surrounding_ids
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -84,7 +85,8 @@ def to_sentence_transformer(model: BertFlow) -> SentenceTransformer:
     """Return a calibrated model as a ``SentenceTransformer`` that encodes the same vectors.
 
     A model of the preset ``static`` becomes a stock ``StaticEmbedding``, whose vectors are those of
-    ``encode(normalize_embeddings=True)``; an empty text gets zeros there.
+    ``encode(normalize_embeddings=True)``; an empty text gets zeros there. One of ``best`` reads no more tokens of a text than
+    its transformer, where bertflow's own table reads all.
 
     Save it with ``save_pretrained``. With an affine calibrator anyone loads it, without bertflow; with a flow they need
     bertflow and ``trust_remote_code=True``. Long texts are cut at the same token, but silently. One thing differs: where a
@@ -94,8 +96,8 @@ def to_sentence_transformer(model: BertFlow) -> SentenceTransformer:
     alone whose pooling reads two layers refuses to work in one (a KeyError): transformers loses hidden states there.
 
     Args:
-        model: A model on a transformer or on a ``SentenceTransformer``, or of the preset ``static``. Averaged word vectors,
-            the preset ``best`` and encoders of your own have no counterpart in sentence-transformers and are refused.
+        model: A model on a transformer or on a ``SentenceTransformer``, or of the presets ``static`` and ``best``. Averaged
+            word vectors and encoders of your own have no counterpart in sentence-transformers and are refused.
     """
     require("sentence_transformers", "sentence-transformers")
     encoder = model.encoder
@@ -103,11 +105,12 @@ def to_sentence_transformer(model: BertFlow) -> SentenceTransformer:
         return attach(encoder.model, model.calibrator)
     if isinstance(encoder, StaticEncoder) and hasattr(model.calibrator, "as_affine"):
         return _from_table(encoder, model.calibrator)
+    if isinstance(encoder, JoinedEncoder) and isinstance(model.calibrator, WhiteningBesideFlow):
+        return _from_joined(model, encoder, model.calibrator)
     if not isinstance(encoder, Encoder):
-        hint = " Fit the preset 'static' instead: it can." if isinstance(encoder, JoinedEncoder) else ""
         raise InputError(
             f"The encoder {encoder.name!r} is a {type(encoder).__name__}; only a transformer or a SentenceTransformer can "
-            f"become a SentenceTransformer.{hint}"
+            "become a SentenceTransformer."
         )
     return _extended(_from_encoder(encoder), model.calibrator, encoder.name, encoder.revision and encoder.name)
 
@@ -181,7 +184,52 @@ def _module(calibrator: Calibrator, width: int) -> Any:
 def _from_encoder(encoder: Encoder) -> Any:
     """Return transformer and pooling from stock modules, or refuse if their vectors are not the encoder's."""
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    mode = encoder.pooling if len(LAYERS[encoder.pooling]) == 1 else "mean"
+    modules = [*_token_modules(encoder), Pooling(encoder.dim, mode)]
+    model = SentenceTransformer(modules=modules, device=str(encoder.device))
+    _check_same(model, encoder, encoder)
+    return model
+
+
+def _from_joined(model: BertFlow, encoder: JoinedEncoder, calibrator: WhiteningBesideFlow) -> Any:
+    """Return transformer and ``JoinedModule``, or refuse if their vectors are not the model's."""
+    from bertflow.integrations.sentence_transformers import JoinedModule
+
+    static, contextual = encoder.static, encoder.contextual
+    if contextual.pooling in ("cls", "max"):
+        raise InputError(
+            f"The words in their sentence are pooled by {contextual.pooling!r} in this model; only means can be exported. "
+            "Fit the preset 'best' on the encoder's name."
+        )
+    matrix, bias = calibrator.whitening_.as_affine()
+    special = np.isin(np.arange(len(static.weights)), np.concatenate(surrounding_ids(contextual.tokenizer)))
+    words = word_tokens(contextual.tokenizer) if contextual.words_only else np.ones(len(static.weights), dtype=bool)
+    arrays = {"weights": static.weights, "nothing": static.nothing, "matrix": matrix, "bias": bias}
+    arrays |= {"scales": calibrator.scales_}
+    tables = {name: torch.tensor(array, dtype=torch.float32) for name, array in arrays.items()}
+    tables |= {"vectors": torch.tensor(static.vectors.astype(np.float16))}  # which they are exactly
+    tables |= {"words": torch.from_numpy(words), "special": torch.from_numpy(special)}
+    modules = [*_token_modules(contextual), JoinedModule(calibrator.flow_, tables)]
+    exported = _assembled(modules, calibrator, encoder.name, None, device=str(contextual.device))
+    keep_hidden_states(exported)
+    _check_same(exported, model, contextual)
+    return exported
+
+
+def _check_same(model: Any, ours: Any, encoder: Encoder) -> None:
+    allowed = _ROUNDING if encoder.model.dtype in (torch.float32, torch.float64) else _HALF_ROUNDING
+    if not _difference(SentenceTransformerEncoder(model), ours) < allowed:
+        raise InputError(
+            f"The stock modules of sentence-transformers give other vectors than the encoder {encoder.name!r} with the "
+            f"pooling {encoder.pooling!r}, so it cannot be exported. Load it as a SentenceTransformer and fit on that."
+        )
+
+
+def _token_modules(encoder: Encoder) -> list[Any]:
+    """Return the stock modules that give the vectors of tokens, averaged over the layers that the pooling reads."""
+    from sentence_transformers.sentence_transformer.modules import Transformer
 
     layers = LAYERS[encoder.pooling]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, _undisturbed():
@@ -197,17 +245,7 @@ def _from_encoder(encoder: Encoder) -> Any:
         )
     _clear_pooler(transformer.model, known=set(encoder.model.state_dict()))
     transformer.model.config._name_or_path = encoder.name
-    mode = encoder.pooling if len(layers) == 1 else "mean"
-    average = [_average(encoder, layers)] if len(layers) > 1 else []
-    modules = [transformer, *average, Pooling(encoder.dim, mode)]
-    model = SentenceTransformer(modules=modules, device=str(encoder.device))
-    allowed = _ROUNDING if encoder.model.dtype in (torch.float32, torch.float64) else _HALF_ROUNDING
-    if not _difference(SentenceTransformerEncoder(model), encoder) < allowed:
-        raise InputError(
-            f"The stock modules of sentence-transformers give other vectors than the encoder {encoder.name!r} with the "
-            f"pooling {encoder.pooling!r}, so it cannot be exported. Load it as a SentenceTransformer and fit on that."
-        )
-    return model
+    return [transformer, *([_average(encoder, layers)] if len(layers) > 1 else [])]
 
 
 def _average(encoder: Encoder, layers: tuple[int, ...]) -> Any:
