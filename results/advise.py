@@ -2,8 +2,9 @@
 
     python results/advise.py --encoder mini --encoder mini-nli --encoder encoders/all-MiniLM-L6-v2 --work work
 
-Encoders are names or folders (`results/make.sh` makes mini-nli, `results/encoders.py` gets others). What is measured is kept under --work, a file an encoder
-and set, so that a broken run goes on; results/advise.md is written from it, but for the log of the development at its end.
+Encoders are names or folders (`results/make.sh` makes mini-nli, `results/encoders.py` gets others). What is measured is kept
+under --work, a file an encoder and set, so that a broken run goes on; results/advise.md is written from it, but for the log of
+the development at its end.
 """
 
 from __future__ import annotations
@@ -210,6 +211,7 @@ far the pick is from the best of all {len(POOLINGS) * len(CALIBRATORS) + 1}.
     return (
         text
         + "\n° had no part in development, but for STS-B: its dev pairs had, and its sentences are the same.\n"
+        + averages(cases)
         + left_out(cases, rows)
         + without_line(cases)
         + vectors_alone(cases)
@@ -218,6 +220,19 @@ far the pick is from the best of all {len(POOLINGS) * len(CALIBRATORS) + 1}.
         + table_few(few, encoders[0])
         + log
     )
+
+
+def averages(cases: Cases) -> str:
+    """What calibration does to each encoder, over the seven sets."""
+    names = [*(f"mean + {name}" for name in ("none", "natsv-1", "whitening", "flow")), f"preset {BEST}"]
+    text = "\n## Averages of the seven sets\n\n"
+    text += f"| encoder | {' | '.join(names)} | the advice |\n|---{'|---:' * (len(names) + 1)}|\n"
+    for model in dict.fromkeys(model for model, _ in cases):
+        mine = [case for (owner, _), case in cases.items() if owner == model]
+        found = [np.mean([case["truth"][name] for case in mine]) for name in names]
+        found.append(np.mean([case["truth"][named(case["advice"]["choice"])] for case in mine]))
+        text += f"| {model} | {' | '.join(f'{value:.2f}' for value in found)} |\n"
+    return text
 
 
 def developed(model: str, name: str) -> bool:
