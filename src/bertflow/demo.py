@@ -77,7 +77,7 @@ class DemoResult:
         return (
             f"Random sentences {'no longer' if cosine.flow < cosine.raw / 2 else 'still'} look alike (mean cosine "
             f"{cosine.raw:.2f} → {cosine.flow:.2f}). Search gets {_way(first)}: raw vectors find {first[0]:.0f} % at once, the "
-            f"paper's flow {first[1]:.0f} %, the preset best {first[2]:.0f} %. Grading ordinary pairs gets {_way(grades)}: "
+            f"flow {first[1]:.0f} %, the preset best {first[2]:.0f} %. Grading ordinary pairs gets {_way(grades)}: "
             f"{grades[0]:.0f}, {grades[1]:.0f}, {grades[2]:.0f}. It depends on the task and the text: measure it on yours."
         )
 

@@ -45,7 +45,7 @@ def demo(
 
 def _show_demo(result: DemoResult) -> None:
     say(f"\nA flow was fitted on {result.sentences} unlabelled sentences; the encoder stayed frozen.\n")
-    kinds = {"raw": "raw", "flow": "flow (the paper)", "best": "preset best"}
+    kinds = {"raw": "raw", "flow": "flow", "best": "preset best"}
     scores = result.search
     table(
         f"Search: {scores['raw'].queries} sentences, each to find another that says nearly the same among "
