@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from bertflow import FlowCalibrator
 from bertflow.flows import Glow, GlowConfig
-from bertflow.flows.gradients import AdditiveObjective, Objective
+from bertflow.flows.gradients import AdditiveObjective, Objective, flat_parameters
 from bertflow.flows.optimizer import Adam, FlatParameters
 from bertflow.flows.update import CapturedUpdate, Update
 
@@ -41,7 +41,8 @@ class OurStep:
         """Build the flow; its parameters stay views to the end."""
         self.flow = Glow(GlowConfig(self.x.shape[1])).to(self.x)
         self.flow.initialize(self.x)
-        parameters = FlatParameters(self.flow, no_decay=("linear3.bias",)).__enter__()
+        flat = flat_parameters if self.objective is AdditiveObjective else FlatParameters
+        parameters = flat(self.flow, no_decay=("linear3.bias",)).__enter__()
         optimizer = Adam(parameters, beta2=0.999, weight_decay=0.01, bias_correction=False, clip_norm=1.0)
         self.step = self.update(self.objective(self.flow, parameters), optimizer)
 

@@ -103,9 +103,11 @@ def test_rows_do_not_see_each_other_and_forward_changes_no_state(name):
 
 
 @every
-def test_initialize_returns_the_layers_output(name):
+def test_initialize_turns_the_rows_into_the_layers_output(name, monkeypatch):
+    monkeypatch.setattr("bertflow.flows.layers.FEW", 65)  # 13 rows at a time
     layer, x = build(name, 5), rows(50, 5) * 3 + 1
-    z = layer.initialize(x)
+    z = x.clone()
+    assert layer.initialize_(z) is z
     assert not z.requires_grad
     torch.testing.assert_close(z, layer(x)[0].detach())
 
@@ -135,7 +137,7 @@ def test_the_base_class_asks_for_both_directions():
 def test_actnorm_standardises_at_every_scale(scale, dtype):
     x = ((rows(200, 6) + 5 * torch.arange(6)) * torch.logspace(0, 2, 6) * scale).to(dtype)
     layer = ActNorm(6).to(dtype)
-    z = layer.initialize(x).double()
+    z = layer.initialize_(x).double()
     torch.testing.assert_close(z.mean(0), torch.zeros(6, dtype=torch.float64), rtol=0, atol=2e-5)
     torch.testing.assert_close(z.std(0, correction=0), torch.ones(6, dtype=torch.float64), rtol=0, atol=2e-4)
 
@@ -158,7 +160,7 @@ AWKWARD = {
 def test_initialize_never_gives_nan(name, case):
     x = AWKWARD[case]
     layer = LAYERS[name](4, 0)
-    z = layer.initialize(x)
+    z = layer.initialize_(x.clone())
     assert all(value.isfinite().all() for value in layer.state_dict().values())
     assert z.isfinite().all()
     assert layer(x)[1].isfinite().all()
@@ -169,16 +171,16 @@ def test_constant_dimensions_are_scaled_like_the_others():
     x = rows(100, 4) * 10
     x[:, 2] = 3.0
     layer = ActNorm(4).double()
-    layer.initialize(x)
+    z = layer.initialize_(x)
     assert 0.5 < torch.exp(3 * layer.logscale[2]) / torch.exp(3 * layer.logscale[0]) < 2
-    assert layer.initialize(x)[:, 2].abs().max() == 0
+    assert z[:, 2].abs().max() == 0
 
 
 @pytest.mark.parametrize("x", [torch.empty(0, 4), torch.tensor([[0.0, 1.0, 2.0, float("nan")]]), torch.eye(4) / 0.0])
 def test_actnorm_refuses_to_start_from_nothing_or_nan(x):
     layer = ActNorm(4)
     with pytest.raises(InputError, match="finite rows"):
-        layer.initialize(x)
+        layer.initialize_(x)
     assert not layer.loc.any()
 
 
@@ -203,7 +205,7 @@ def test_the_linear_map_starts_as_a_rotation(dim):
 @pytest.mark.parametrize("kind", [AdditiveCoupling, AffineCoupling])
 def test_couplings_start_as_the_identity_and_keep_the_first_part(kind, dim):
     layer, x = kind(dim).double(), rows(7, dim)
-    torch.testing.assert_close(layer.initialize(x), x)
+    assert torch.equal(layer.initialize_(x.clone()), x)
     z = randomised(layer)(x)[0]
     assert torch.equal(z[:, : dim // 2], x[:, : dim // 2])
     assert (z[:, dim // 2 :] != x[:, dim // 2 :]).any()

@@ -99,9 +99,9 @@ class Step(Bijection):
         return z
 
     @torch.no_grad()
-    def initialize(self, x: Tensor, reducer: Reducer = ALONE) -> Tensor:  # noqa: D102
+    def initialize_(self, x: Tensor, reducer: Reducer = ALONE) -> Tensor:  # noqa: D102
         for layer in self._layers():
-            x = layer.initialize(x, reducer)
+            layer.initialize_(x, reducer)
         return x
 
 
@@ -117,7 +117,8 @@ class Glow(Bijection):
     Example:
         >>> flow = Glow(GlowConfig(dim=5))
         >>> x = torch.randn(100, 5, generator=torch.Generator().manual_seed(0))
-        >>> z = flow.initialize(x)
+        >>> flow.initialize(x)
+        >>> z, log_det = flow(x)
         >>> bool(torch.allclose(flow.inverse(z), x, atol=1e-5))
         True
     """
@@ -155,18 +156,16 @@ class Glow(Bijection):
         return x
 
     @torch.no_grad()
-    def initialize(self, x: Tensor, reducer: Reducer = ALONE) -> Tensor:
-        """Set every actnorm from ``x`` (n, d), the first batch or more, and return its latents.
+    def initialize(self, x: Tensor, reducer: Reducer = ALONE) -> None:
+        """Set every actnorm from ``x`` (n, d), the first batch or more, so that it comes out with mean 0 and deviation 1.
 
         With a ``reducer``, ``x`` is this process's part of those rows.
         """
-        finished = []
+        x = x.clone()
         for steps, leaving in zip(self.levels, self.leaving, strict=True):
             for step in steps:  # type: ignore[attr-defined]
-                x = step.initialize(x, reducer)
-            x, done = x.split((x.shape[1] - leaving, leaving), dim=1)
-            finished.append(done)
-        return torch.cat(finished, dim=1)
+                step.initialize_(x, reducer)
+            x = x[:, : x.shape[1] - leaving]
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Return the log-density (n,) of ``x`` in nats: log N(z; 0, I) + log|det|."""

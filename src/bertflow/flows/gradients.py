@@ -1,7 +1,7 @@
 """The objective of a batch and its gradients, written into the flat gradient vector.
 
-For the paper's flow (additive couplings; reversed or shuffled dimensions) the gradients are written out by hand: its
-tensors are so small that autograd would spend most of a step on its own bookkeeping. Other flows go through autograd.
+For the paper's flow (additive couplings, reversed dimensions) the gradients are written out by hand: its tensors are so
+small that autograd would spend most of a step on its own bookkeeping. Other flows go through autograd.
 Neither waits for the device nor branches on a tensor, so that a step can be captured as a CUDA graph.
 """
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from bertflow.flows.glow import Glow
-from bertflow.flows.layers import SCALE_FACTOR, AdditiveCoupling, Permutation
+from bertflow.flows.layers import SCALE_FACTOR, AdditiveCoupling
 from bertflow.flows.optimizer import FlatParameters
 
 
@@ -44,18 +44,40 @@ class Objective:
 
 
 def objective(flow: Glow, parameters: FlatParameters) -> Objective:
-    """Return the quickest objective that the flow's layers allow."""
+    """Return the quickest objective that the flow's layers allow, given its ``flat_parameters``."""
+    return AdditiveObjective(flow, parameters) if _is_the_papers(flow) else Objective(flow, parameters)
+
+
+def flat_parameters(flow: Glow, no_decay: tuple[str, ...] = ()) -> FlatParameters:
+    """Return the flow's parameters as its ``objective`` wants them: for the paper's flow, some are mirrored."""
+    mirrored: dict[str, int] = {}
+    depth = flow.config.depth
+    for t in range(depth * len(flow.levels) if _is_the_papers(flow) else 0):
+        step = f"levels.{t // depth}.{t % depth}"
+        if t % 2:  # this actnorm comes after an odd number of reversals, the coupling of step t after t + 1
+            mirrored |= {f"{step}.actnorm.{name}": 0 for name in ("loc", "logscale")}
+        else:
+            mirrored |= {f"{step}.coupling.net.linear3.{name}": 0 for name in ("weight", "bias", "logscale")}
+            mirrored[f"{step}.coupling.net.linear1.weight"] = 1
+    return FlatParameters(flow, no_decay, mirrored)
+
+
+def _is_the_papers(flow: Glow) -> bool:
     steps = [step for level in flow.levels for step in level]  # type: ignore[attr-defined]
-    by_hand = all(isinstance(s.coupling, AdditiveCoupling) and isinstance(s.permutation, Permutation) for s in steps)
-    return AdditiveObjective(flow, parameters) if by_hand else Objective(flow, parameters)
+    return all(
+        isinstance(step.coupling, AdditiveCoupling) and getattr(step.permutation, "reverses", False) for step in steps
+    )
 
 
 class AdditiveObjective(Objective):
-    """The same numbers without autograd.
+    """The same numbers without autograd, for the paper's flow.
 
     Every layer with parameters is y = (W·x + b)·s with s = exp(3·logscale); a step's own actnorm has W = 1. As the flat
     vectors hold all logscales, then all b in the same order, s is one exponential for the whole flow, and so are the last
     steps of the chain rule: with ∂log s and ∂(b·s) collected from all layers, ∂logscale = 3·∂log s and ∂b = s·∂(b·s).
+
+    Nothing is reversed here. The dimensions keep the places that they have in the data, and what a step would do to
+    reversed ones it does with mirrored parameters.
     """
 
     def __init__(self, flow: Glow, parameters: FlatParameters) -> None:
@@ -79,21 +101,25 @@ class AdditiveObjective(Objective):
                 name.removesuffix(".weight").replace(".linear1", ".actnorm1").replace(".linear2", ".actnorm2")
             ]
             layer.weight, layer.d_weight = values[name], gradients[name]
-        self.steps: list[list[_Step]] = []
-        for i, level in enumerate(flow.levels):
-            parts = [[views[f"levels.{i}.{j}.{part}"] for part in _Step.PARTS] for j in range(flow.config.depth)]
-            self.steps.append([_Step(level[j].permutation, *part) for j, part in enumerate(parts)])  # type: ignore[index]
+        #: for each level, the columns it works on and its steps
+        self.levels: list[tuple[slice, list[_Step]]] = []
+        start, stop, t = 0, flow.config.dim, 0
+        for i, leaving in enumerate(flow.leaving):
+            steps = []
+            for j in range(flow.config.depth):
+                steps.append(_Step(t, *(views[f"levels.{i}.{j}.{part}"] for part in _Step.PARTS)))
+                t += 1
+            self.levels.append((slice(start, stop), steps))
+            start, stop = (start + leaving, stop) if t % 2 else (start, stop - leaving)  # the last ones leave
 
     @torch.no_grad()
     def __call__(self, x: Tensor) -> Tensor:  # noqa: D102
         z = self._latents(x)
         bits = self._bits(z)
-        finished = z.div_(len(z) * self.nats).split(self.flow.leaving, dim=1)  # now their gradients
-        gradient = z[:, :0]
-        for level, done in zip(reversed(self.steps), reversed(finished), strict=True):
-            gradient = torch.cat((gradient, done), dim=1)
-            for step in reversed(level):
-                gradient = step.backward(gradient)
+        gradient = z.div_(len(z) * self.nats)
+        for columns, steps in reversed(self.levels):
+            for step in reversed(steps):
+                step.backward(gradient[:, columns])
         self.d_log.addcmul_(self.d_shift * self.apart, self.shift)
         torch.mul(self.d_log, SCALE_FACTOR, out=self.d_logscale).sub_(self.d_log_det)
         torch.mul(self.d_shift, self.scale, out=self.d_b)
@@ -110,13 +136,13 @@ class AdditiveObjective(Objective):
     def _latents(self, x: Tensor) -> Tensor:
         torch.exp(SCALE_FACTOR * self.logscale, out=self.scale)
         torch.mul(self.b, self.scale, out=self.shift)
-        finished = []
-        for level, leaving in zip(self.steps, self.flow.leaving, strict=True):
-            for step in level:
-                x = step.forward(x)
-            x, done = x.split((x.shape[1] - leaving, leaving), dim=1)
-            finished.append(done)
-        return torch.cat(finished, dim=1)
+        z = x.clone()
+        for columns, steps in self.levels:
+            y = z[:, columns]
+            for step in steps:
+                y = step.forward(y)
+            z[:, columns] = y
+        return z
 
 
 @dataclass
@@ -157,40 +183,49 @@ class _Layer:
 
 @dataclass
 class _Step:
-    """One step of flow; ``forward`` remembers what ``backward`` needs."""
+    """One step of flow, number ``t`` from 0; ``forward`` remembers what ``backward`` needs."""
 
     PARTS = ("actnorm", "coupling.net.actnorm1", "coupling.net.actnorm2", "coupling.net.linear3")
 
-    permutation: Permutation
+    t: int
     actnorm: _Layer
     first: _Layer
     second: _Layer
     third: _Layer
 
     def __post_init__(self) -> None:
-        self.sizes = (self.first.weight.shape[1], self.third.weight.shape[0])
+        kept, changed = self.first.weight.shape[1], self.third.weight.shape[0]
+        self.sizes = (kept, changed) if self.t % 2 else (changed, kept)
+        self.d_log_of_changed = self._parts(self.actnorm.d_log)[1]
+
+    def _parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Divide (…, d) into what the coupling keeps and what it changes."""
+        one, other = x.split(self.sizes, dim=-1)
+        return (one, other) if self.t % 2 else (other, one)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (n, d) to (n, d)."""
-        self.normal = (x + self.actnorm.b).mul_(self.actnorm.scale)
-        y = self.permutation.reorder(self.normal)
-        self.kept, changed = y.split(self.sizes, dim=1)
+        norm = self.actnorm
+        # the data's mean may be far from zero: it goes first, or float32 would lose digits
+        self.y = torch.addcmul(norm.shift, x, norm.scale) if self.t else (x + norm.b).mul_(norm.scale)
+        self.kept, changed = self._parts(self.y)
         self.v1, self.v2, self.v3 = self.first.fold(), self.second.fold(), self.third.fold()
         self.h1 = linear(self.kept, self.v1, self.first.shift).relu_()
         self.h2 = linear(self.h1, self.v2, self.second.shift).relu_()
         changed.add_(self.third.shift).addmm_(self.h2, self.v3.T)
-        return y
+        return self.y
 
-    def backward(self, gradient: Tensor) -> Tensor:
-        """Map the gradient of the output (n, d) to that of the input, and collect those of the parameters."""
-        kept, changed = gradient.split(self.sizes, dim=1)
+    def backward(self, gradient: Tensor) -> None:
+        """Turn the gradient of the output (n, d) into that of the input, and collect those of the parameters."""
+        kept, changed = self._parts(gradient)
         self.third.take(changed, self.h2)
         hidden = (changed @ self.v3).mul_(self.h2.sign())  # 1 where the ReLU let it pass, 0 elsewhere
         self.second.take(hidden, self.h1)
         hidden = (hidden @ self.v2).mul_(self.h1.sign())
         self.first.take(hidden, self.kept)
         kept.addmm_(hidden, self.v1)
-        gradient = self.permutation.inverse(gradient)
         torch.sum(gradient, dim=0, out=self.actnorm.d_shift)
-        torch.sum(gradient * self.normal, dim=0, out=self.actnorm.d_log)
-        return gradient.mul_(self.actnorm.scale)
+        torch.sum(self.y.mul_(gradient), dim=0, out=self.actnorm.d_log)
+        # y is what left the coupling, not what left the actnorm: take off what the coupling added
+        self.d_log_of_changed.sub_(self.third.d_log).addcmul_(self.third.d_shift, self.third.shift, value=-1)
+        gradient.mul_(self.actnorm.scale)

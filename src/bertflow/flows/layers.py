@@ -1,10 +1,13 @@
 """The invertible layers. Each maps ``forward(x) -> (z, log_det)``, has an exact ``inverse(z)``, and changes no state.
 
-Data-dependent parameters are set once by ``initialize(x)``, which returns the layer's output so that a stack of layers
-can be initialised in one pass. ``log_det`` is the log of the absolute Jacobian determinant of each row, shape (n,).
+Data-dependent parameters are set once by ``initialize_(x)``, which turns ``x`` into the layer's output, so that a stack of
+layers is initialised in one pass and in the memory of ``x``. ``log_det`` is the log of the absolute Jacobian determinant of
+each row, shape (n,).
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +15,7 @@ from torch import Tensor, nn
 from bertflow.errors import InputError
 from bertflow.flows.reducer import ALONE, Reducer
 
+FEW = 2**17  # numbers at once: what is computed on the way then stays in the processor's cache
 SCALE_FACTOR = 3.0  # scales are exp(3·s): the reference code's factor, which only speeds their learning
 
 
@@ -27,12 +31,14 @@ class Bijection(nn.Module):
         raise NotImplementedError
 
     @torch.no_grad()
-    def initialize(self, x: Tensor, reducer: Reducer = ALONE) -> Tensor:
-        """Set data-dependent parameters from ``x`` (n, d) and return ``forward(x)[0]``.
+    def initialize_(self, x: Tensor, reducer: Reducer = ALONE) -> Tensor:
+        """Set data-dependent parameters from ``x`` (n, d), turn it into ``forward(x)[0]``, and return it.
 
         With a ``reducer``, ``x`` is this process's part of the rows, and the parameters are those of all of them.
         """
-        return self(x)[0]
+        for rows in _few(x):
+            rows.copy_(self(rows)[0])
+        return x
 
 
 class ActNorm(Bijection):
@@ -43,7 +49,7 @@ class ActNorm(Bijection):
 
     Example:
         >>> layer = ActNorm(2)
-        >>> layer.initialize(torch.tensor([[0.0, 10.0], [2.0, 30.0]])).round(decimals=3)
+        >>> layer.initialize_(torch.tensor([[0.0, 10.0], [2.0, 30.0]])).round(decimals=3)
         tensor([[-1., -1.],
                 [ 1.,  1.]])
     """
@@ -54,7 +60,7 @@ class ActNorm(Bijection):
         self.logscale = nn.Parameter(torch.zeros(dim))
 
     @torch.no_grad()
-    def initialize(self, x: Tensor, reducer: Reducer = ALONE) -> Tensor:
+    def initialize_(self, x: Tensor, reducer: Reducer = ALONE) -> Tensor:
         """Give each dimension of ``x`` zero mean and unit variance; one that does not vary is scaled like the others.
 
         The statistics are taken in float64 (float32 squares overflow at 1e20), and the guard added to the deviation is
@@ -72,7 +78,7 @@ class ActNorm(Bijection):
         scale = 1 / guarded if typical > 1e-30 else torch.ones_like(deviation)
         self.loc.copy_(-mean)
         self.logscale.copy_(scale.log() / SCALE_FACTOR)
-        return self(x)[0]
+        return x.add_(self.loc).mul_(torch.exp(SCALE_FACTOR * self.logscale))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         return self.normalize(x), (SCALE_FACTOR * self.logscale.sum()).expand(x.shape[0])
@@ -85,12 +91,19 @@ class ActNorm(Bijection):
         return z * torch.exp(-SCALE_FACTOR * self.logscale) - self.loc
 
 
+def _few(x: Tensor) -> Sequence[Tensor]:
+    """The rows, a few at a time."""
+    return x.split(max(1, FEW // x.shape[1]))
+
+
 def _moments(x: Tensor, reducer: Reducer) -> tuple[Tensor, Tensor]:
     """Mean and (biased) standard deviation per dimension of all processes' rows, in float64."""
-    x = x.to(torch.float64, copy=True)
+    parts = _few(x)
+    wide = torch.empty_like(parts[0], dtype=torch.float64)
     count = reducer.sum(torch.tensor(float(len(x)), dtype=torch.float64, device=x.device))
-    mean = reducer.sum(x.sum(0)) / count
-    return mean, (reducer.sum(x.sub_(mean).square_().sum(0)) / count).sqrt_()  # x.std is five times as slow
+    mean = reducer.sum(torch.stack([rows.sum(0) for rows in parts]).double().sum(0)) / count
+    squares = [torch.sub(rows, mean, out=wide[: len(rows)]).square_().sum(0) for rows in parts]
+    return mean, (reducer.sum(torch.stack(squares).sum(0)) / count).sqrt_()  # x.std is five times as slow
 
 
 class Permutation(Bijection):
@@ -213,9 +226,13 @@ class Conditioner(nn.Module):
 
     @torch.no_grad()
     def initialize(self, x: Tensor, reducer: Reducer = ALONE) -> Tensor:
-        """Initialise both actnorms from ``x`` (n, inputs)."""
-        hidden = torch.relu(self.actnorm1.initialize(self.linear1(x), reducer))
-        return self.linear3(torch.relu(self.actnorm2.initialize(self.linear2(hidden), reducer)))
+        """Initialise both actnorms from ``x`` (n, inputs), which stays; return what the last layer gets (n, width)."""
+        hidden = self.actnorm1.initialize_(self.linear1(x), reducer).relu_()
+        return self.actnorm2.initialize_(self.linear2(hidden), reducer).relu_()
+
+    def answers_nothing(self) -> bool:
+        """Whether g(x) = 0 for all x, as at the start."""
+        return not (self.linear3.weight.any() or self.linear3.bias.any())
 
     def forward(self, x: Tensor) -> Tensor:
         """Return g(x), (n, outputs)."""
@@ -236,14 +253,20 @@ class _Coupling(Bijection):
         self.net = Conditioner(self.kept, self.outputs_per_dimension * self.changed, width, generator)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self._change(x, self.net(x[:, : self.kept]))
+        first, second = x.split((self.kept, self.changed), dim=1)
+        second, log_det = self._change(second, self.net(first))
+        return torch.cat((first, second), dim=1), log_det
 
     @torch.no_grad()
-    def initialize(self, x: Tensor, reducer: Reducer = ALONE) -> Tensor:
-        return self._change(x, self.net.initialize(x[:, : self.kept], reducer))[0]
+    def initialize_(self, x: Tensor, reducer: Reducer = ALONE) -> Tensor:
+        first, second = x.split((self.kept, self.changed), dim=1)
+        hidden = self.net.initialize(first, reducer)
+        if not self.net.answers_nothing():
+            second.copy_(self._change(second, self.net.linear3(hidden))[0])
+        return x
 
-    def _change(self, x: Tensor, answer: Tensor) -> tuple[Tensor, Tensor]:
-        """Map (n, d) to (n, d) and the log-determinant (n,), given the network's answer to the first part."""
+    def _change(self, second: Tensor, answer: Tensor) -> tuple[Tensor, Tensor]:
+        """Map the second part and give the log-determinant (n,), given the network's answer to the first."""
         raise NotImplementedError
 
 
@@ -258,9 +281,8 @@ class AdditiveCoupling(_Coupling):
 
     outputs_per_dimension = 1
 
-    def _change(self, x: Tensor, answer: Tensor) -> tuple[Tensor, Tensor]:
-        first, second = x.split((self.kept, self.changed), dim=1)
-        return torch.cat((first, second + answer), dim=1), x.new_zeros(()).expand(x.shape[0])
+    def _change(self, second: Tensor, answer: Tensor) -> tuple[Tensor, Tensor]:
+        return second + answer, second.new_zeros(()).expand(len(second))
 
     def inverse(self, z: Tensor) -> Tensor:  # noqa: D102
         first, second = z.split((self.kept, self.changed), dim=1)
@@ -285,10 +307,9 @@ class AffineCoupling(_Coupling):
         shift, scale = answer.chunk(2, dim=1)
         return shift, torch.tanh(scale) * 0.6931471805599453
 
-    def _change(self, x: Tensor, answer: Tensor) -> tuple[Tensor, Tensor]:
-        first, second = x.split((self.kept, self.changed), dim=1)
+    def _change(self, second: Tensor, answer: Tensor) -> tuple[Tensor, Tensor]:
         shift, log = self._shift_and_log(answer)
-        return torch.cat((first, (second + shift) * log.exp()), dim=1), log.sum(1)
+        return (second + shift) * log.exp(), log.sum(1)
 
     def inverse(self, z: Tensor) -> Tensor:  # noqa: D102
         first, second = z.split((self.kept, self.changed), dim=1)

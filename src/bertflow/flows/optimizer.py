@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from types import TracebackType
+from collections.abc import Mapping
+from types import MappingProxyType, TracebackType
 
 import torch
 from torch import Tensor, nn
 
 
 class FlatParameters:
-    """All parameters of a module as views of one vector, while the ``with`` block lasts; gradients likewise.
+    """All parameters of a module in one vector, while the ``with`` block lasts; gradients likewise.
 
-    First come those called ``logscale``, then ``loc`` and ``bias``, then the others, each kind in the module's order.
+    First come those called ``logscale``, then ``loc`` and ``bias``, then the others, each kind in the module's order. In the
+    block the module's parameters are views of the vector, but for the mirrored ones: ``write`` and ``read`` copy them.
 
     Args:
         module: The module; its parameters keep their names, shapes and values.
         no_decay: Parameters whose name ends so are exempt from weight decay.
+        mirrored: By name, a dimension in which the vector holds the parameter back to front.
     """
 
-    def __init__(self, module: nn.Module, no_decay: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, module: nn.Module, no_decay: tuple[str, ...] = (), mirrored: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
         self.parameters = dict(sorted(module.named_parameters(), key=lambda named: _kind(named[0])))
+        self.mirrored = mirrored
         self.values = torch.cat([parameter.detach().flatten() for parameter in self.parameters.values()])
+        self.read()
         self.gradients = torch.zeros_like(self.values)
         self.decays = torch.ones_like(self.values)
         for name, decays in self.named(self.decays).items():
@@ -32,20 +39,33 @@ class FlatParameters:
         parts = vector.split([parameter.numel() for parameter in self.parameters.values()])
         return {name: part.view_as(p) for (name, p), part in zip(self.parameters.items(), parts, strict=True)}
 
+    def write(self) -> None:
+        """Give the module the mirrored parameters' values."""
+        values = self.named(self.values)
+        for name, dim in self.mirrored.items():
+            self.parameters[name].data.copy_(values[name].flip(dim))
+
+    def read(self) -> None:
+        """Take the mirrored parameters' values from the module."""
+        values = self.named(self.values)
+        for name, dim in self.mirrored.items():
+            values[name].copy_(self.parameters[name].detach().flip(dim))
+
     def __enter__(self) -> FlatParameters:
         """Turn the module's parameters into views."""
         values, gradients = self.named(self.values), self.named(self.gradients)
-        for name, parameter in self.parameters.items():
-            parameter.data, parameter.grad = values[name], gradients[name]
+        for name in self.parameters.keys() - self.mirrored.keys():
+            self.parameters[name].data, self.parameters[name].grad = values[name], gradients[name]
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Give each parameter its own memory back."""
-        for parameter in self.parameters.values():
-            parameter.data = parameter.data.clone()
-            parameter.grad = None
+        self.write()
+        for name in self.parameters.keys() - self.mirrored.keys():
+            self.parameters[name].data = self.parameters[name].data.clone()
+            self.parameters[name].grad = None
 
 
 def _kind(name: str) -> int:

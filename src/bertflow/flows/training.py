@@ -19,8 +19,8 @@ from tqdm.auto import tqdm
 
 from bertflow.errors import InputError
 from bertflow.flows.glow import Glow
-from bertflow.flows.gradients import objective
-from bertflow.flows.optimizer import Adam, FlatParameters
+from bertflow.flows.gradients import flat_parameters, objective
+from bertflow.flows.optimizer import Adam
 from bertflow.flows.presets import TrainingConfig, preset
 from bertflow.flows.reducer import ALONE, Reducer, part, weighted
 from bertflow.flows.rows import Rows, noise_for_flat_dimensions, with_noise
@@ -111,7 +111,8 @@ def train(
         logger.info("%d of %d dimensions do not vary; they are trained with a little noise.", len(flat), x.shape[1])
     if initialize:
         first = torch.randperm(len(rows), generator=generator)[: config.initial_rows or config.batch_size]
-        flow.initialize(part(with_noise(rows[first], noise, generator), reducer), reducer)
+        with _threads_for(0):  # it takes a few rows at a time
+            flow.initialize(part(with_noise(rows[first], noise, generator), reducer), reducer)
     _Run(flow, rows, held_out, noise, config, generator, history, reducer).go(callbacks, show_progress_bar)
     return history
 
@@ -146,7 +147,7 @@ class _Run:
         self.config, self.generator, self.history = config, generator, history
         self.steps = max(config.min_steps, math.ceil(config.epochs * len(rows) / config.batch_size))
         self.check_every = max(STEPS_BETWEEN_CHECKS, len(rows) // (config.batch_size * config.checks_per_epoch))
-        self.parameters = FlatParameters(flow, no_decay=("linear3.bias",))
+        self.parameters = flat_parameters(flow, no_decay=("linear3.bias",))
         self.optimizer = Adam(
             self.parameters, config.beta2, config.weight_decay, config.bias_correction, config.clip_norm
         )
@@ -178,8 +179,11 @@ class _Run:
                 _announce(bits)
                 bar.update()
                 bar.set_postfix_str(f"{bits:.3f} bits/dim")
-                for callback in callbacks:
-                    callback(log)
+                if callbacks:  # which may look at the flow, and change it
+                    self.parameters.write()
+                    for callback in callbacks:
+                        callback(log)
+                    self.parameters.read()
                 if self.history.stopped_early or self.history.setbacks >= MAX_SETBACKS:
                     break
             if self.held_out is None and self.last_bits <= self.first_bits < math.inf:
