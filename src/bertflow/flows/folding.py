@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from bertflow.flows.glow import Glow, Step
-from bertflow.flows.layers import SCALE_FACTOR, AdditiveCoupling, Permutation
+from bertflow.flows.glow import Glow
+from bertflow.flows.layers import SCALE_FACTOR, AdditiveCoupling
 
 
 def fold(flow: Glow) -> Callable[[Tensor], Tensor]:
@@ -24,14 +24,7 @@ def fold(flow: Glow) -> Callable[[Tensor], Tensor]:
         >>> bool(torch.allclose(fold(flow)(x), flow(x)[0]))
         True
     """
-    steps: list[Step] = [step for level in flow.levels for step in level]  # type: ignore[attr-defined]
-    foldable = all(
-        isinstance(step.coupling, AdditiveCoupling)
-        and isinstance(step.permutation, Permutation)
-        and step.permutation.reverses
-        for step in steps
-    )
-    return FoldedFlow(flow) if foldable else lambda x: flow(x)[0]
+    return FoldedFlow(flow) if flow.config.is_the_papers else lambda x: flow(x)[0]
 
 
 class _Network(NamedTuple):

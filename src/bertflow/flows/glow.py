@@ -61,6 +61,11 @@ class GlowConfig:
         if self.permutation not in PERMUTATIONS:
             raise InputError(f"Unknown permutation {self.permutation!r}; choose from {', '.join(PERMUTATIONS)}.")
 
+    @property
+    def is_the_papers(self) -> bool:
+        """Whether couplings and permutations are the paper's, for which there are quicker ways to compute."""
+        return self.coupling == "additive" and self.permutation == "reverse"
+
     def level_dims(self) -> list[int]:
         """Return the number of dimensions that each level works on, such as [768, 384, 192]."""
         dims = [self.dim]

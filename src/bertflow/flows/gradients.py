@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from bertflow.flows.glow import Glow
-from bertflow.flows.layers import SCALE_FACTOR, AdditiveCoupling
+from bertflow.flows.layers import SCALE_FACTOR
 from bertflow.flows.optimizer import FlatParameters
 
 
@@ -45,14 +45,14 @@ class Objective:
 
 def objective(flow: Glow, parameters: FlatParameters) -> Objective:
     """Return the quickest objective that the flow's layers allow, given its ``flat_parameters``."""
-    return AdditiveObjective(flow, parameters) if _is_the_papers(flow) else Objective(flow, parameters)
+    return AdditiveObjective(flow, parameters) if flow.config.is_the_papers else Objective(flow, parameters)
 
 
 def flat_parameters(flow: Glow, no_decay: tuple[str, ...] = ()) -> FlatParameters:
     """Return the flow's parameters as its ``objective`` wants them: for the paper's flow, some are mirrored."""
     mirrored: dict[str, int] = {}
     depth = flow.config.depth
-    for t in range(depth * len(flow.levels) if _is_the_papers(flow) else 0):
+    for t in range(depth * len(flow.levels) if flow.config.is_the_papers else 0):
         step = f"levels.{t // depth}.{t % depth}"
         if t % 2:  # this actnorm comes after an odd number of reversals, the coupling of step t after t + 1
             mirrored |= {f"{step}.actnorm.{name}": 0 for name in ("loc", "logscale")}
@@ -60,13 +60,6 @@ def flat_parameters(flow: Glow, no_decay: tuple[str, ...] = ()) -> FlatParameter
             mirrored |= {f"{step}.coupling.net.linear3.{name}": 0 for name in ("weight", "bias", "logscale")}
             mirrored[f"{step}.coupling.net.linear1.weight"] = 1
     return FlatParameters(flow, no_decay, mirrored)
-
-
-def _is_the_papers(flow: Glow) -> bool:
-    steps = [step for level in flow.levels for step in level]  # type: ignore[attr-defined]
-    return all(
-        isinstance(step.coupling, AdditiveCoupling) and getattr(step.permutation, "reverses", False) for step in steps
-    )
 
 
 class AdditiveObjective(Objective):
