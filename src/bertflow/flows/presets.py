@@ -60,8 +60,8 @@ class TrainingConfig:
 #: seven sets, and that decided: affine couplings won the first round and lost on STS15, batches of 256 fell behind
 #: whitening with embedding-last-avg. So the figures below are not from untouched test sets. Measured with mini, average
 #: of the seven over five seeds, default / paper (`python results/compare.py`): mean 63.23 / 63.19, first-last-avg
-#: 64.91 / 64.93, embedding-last-avg 65.28 / 65.23, cls 59.41 / 59.40. It fits 17 256 vectors 2.5 times as fast at d = 256
-#: and 1.5 times at d = 768, in CPU time of one thread (`python benchmarks/fitting.py --threads 1 --cpu-time`).
+#: 64.91 / 64.91, embedding-last-avg 65.27 / 65.25, cls 59.39 / 59.41. It fits 17 256 vectors 2.4 times as fast at d = 256
+#: and 1.9 times at d = 768, in CPU time of one thread (`python benchmarks/fitting.py --threads 1 --cpu-time`).
 PRESETS: dict[str, TrainingConfig] = {
     "paper": TrainingConfig(),
     "default": TrainingConfig(
