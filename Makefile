@@ -37,7 +37,7 @@ lint: .venv/dev
 	$(BIN)/mypy
 
 bench: .venv/dev
-	for script in encoding fitting applying static; do $(BIN)/python benchmarks/$$script.py || exit 1; done
+	for script in encoding fitting applying static rates; do $(BIN)/python benchmarks/$$script.py || exit 1; done
 
 clean:
 	rm -rf .venv .venv-core .venv-lowest build dist .mypy_cache .pytest_cache .ruff_cache
