@@ -92,8 +92,8 @@ class ActNorm(Bijection):
 
 
 def _few(x: Tensor) -> Sequence[Tensor]:
-    """The rows, a few at a time."""
-    return x.split(max(1, FEW // x.shape[1]))
+    """The rows: a few at a time on a CPU, all at once elsewhere."""
+    return x.split(max(1, FEW // x.shape[1])) if x.device.type == "cpu" else (x,)
 
 
 def _moments(x: Tensor, reducer: Reducer) -> tuple[Tensor, Tensor]:
