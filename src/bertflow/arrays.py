@@ -68,6 +68,11 @@ def choose_device(device: str | torch.device | None = None) -> torch.device:
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
 
 
+def version_of(tensor: torch.Tensor) -> tuple[int, int]:
+    """Return what differs after every change of a tensor, but for changes through ``.data``."""
+    return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
+
+
 def unit_rows(x: Matrix) -> Matrix:
     """Scale each row to length one; a zero row stays zero."""
     norms = np.linalg.norm(x, axis=1, keepdims=True)

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 
+from bertflow.arrays import version_of
+
 MOST_WEIGHTS = 500_000_000  # weights are held twice, in 4 bytes each: larger models keep to one copy
 TOKENS = 2048  # what the layout is chosen for
 
@@ -24,10 +26,9 @@ class PackedLinear(nn.Linear):
         plain = not torch.is_inference_mode_enabled() or x.device.type != "cpu"
         if plain or not x.dtype == self.weight.dtype == torch.float32:
             return self._plain(x)
-        weight = self.weight
-        version = weight.data_ptr(), 0 if weight.is_inference() else weight._version  # another after every change
+        version = version_of(self.weight)
         if self.__dict__.get("_packed", (None,))[0] != version:
-            self.__dict__["_packed"] = version, torch.ops.mkldnn._reorder_linear_weight(weight.detach(), TOKENS)
+            self.__dict__["_packed"] = version, torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), TOKENS)
         packed: Tensor = self.__dict__["_packed"][1]
         function, kind = self._then
         return torch.ops.mkldnn._linear_pointwise(x, packed, self.bias, function, [], kind)

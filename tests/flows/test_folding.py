@@ -1,9 +1,11 @@
 import copy
+import gc
+import weakref
 
 import pytest
 import torch
 
-from bertflow.flows import Glow, GlowConfig, fold
+from bertflow.flows import Glow, GlowConfig, fold, train
 from bertflow.flows.folding import FoldedFlow
 
 CONFIGS = [
@@ -74,3 +76,28 @@ def test_folding_changes_nothing_and_is_a_snapshot():
     for parameter in flow.parameters():
         parameter.add_(1.0)
     assert torch.equal(folded(x), z)
+
+
+@torch.no_grad()
+def test_it_is_folded_once_until_it_changes():
+    flow, x = shaken(GlowConfig(6)), rows(5, 6)
+    folded = fold(flow)
+    assert fold(flow) is folded
+    assert fold(copy.deepcopy(flow)) is not folded
+    flow.levels[0][1].actnorm.loc.add_(1.0)
+    torch.testing.assert_close(fold(flow)(x), flow(x)[0], rtol=1e-9, atol=1e-9)
+    train(flow, rows(200, 6))
+    torch.testing.assert_close(fold(flow)(x), flow(x)[0], rtol=1e-9, atol=1e-9)
+    flow.load_state_dict(shaken(GlowConfig(6, seed=1)).state_dict())
+    torch.testing.assert_close(fold(flow)(x), flow(x)[0], rtol=1e-9, atol=1e-9)
+    flow.float()
+    assert fold(flow)(x.float()).dtype == torch.float32
+
+
+def test_a_flow_that_is_gone_leaves_nothing_behind():
+    flow = shaken(GlowConfig(6))
+    fold(flow)
+    gone = weakref.ref(flow)
+    del flow
+    gc.collect()
+    assert gone() is None

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from bertflow.arrays import Matrix, choose_device
+from bertflow.batching import compute_ahead
 from bertflow.calibrators.base import Calibrator, draw_seed, take_arrays
 from bertflow.errors import InputError
 from bertflow.flows import Glow, GlowConfig, History, fold, train
@@ -163,15 +164,19 @@ class FlowCalibrator(Calibrator):
     def _inverse(self, z: Matrix) -> Matrix:
         return _finite(self._rowwise(self.flow_.inverse, z))
 
-    @torch.inference_mode()
     def _rowwise(self, function: Callable[[Tensor], Tensor], x: Matrix) -> Matrix:
         weight = next(self.flow_.parameters())
         size = ROWS_AT_ONCE.get(weight.device.type, ROWS_AT_ONCE_ELSEWHERE)
+
+        @torch.inference_mode()
+        def compute(start: int) -> Matrix:
+            rows = torch.from_numpy(np.require(x[start : start + size], requirements=["C", "W"]))
+            return function(rows.to(weight)).cpu().numpy()
+
         out = np.empty(0, dtype=x.dtype)
-        for i in range(0, len(x), size):
-            part = function(torch.from_numpy(np.array(x[i : i + size])).to(weight)).cpu().numpy()
-            out = out if i else np.empty((len(x), *part.shape[1:]), dtype=x.dtype)
-            out[i : i + size] = part
+        for start, part in compute_ahead(compute, range(0, len(x), size), weight.device):
+            out = out if start else np.empty((len(x), *part.shape[1:]), dtype=x.dtype)
+            out[start : start + size] = part
         return out
 
     def _build(self, dim: int, seed: int) -> Glow:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from bertflow.arrays import version_of
 from bertflow.flows.glow import Glow
 from bertflow.flows.layers import SCALE_FACTOR, AdditiveCoupling
 
@@ -16,7 +18,8 @@ from bertflow.flows.layers import SCALE_FACTOR, AdditiveCoupling
 def fold(flow: Glow) -> Callable[[Tensor], Tensor]:
     """Return the quickest map from data (n, d) to latents (n, d) of a flow as it is now.
 
-    Folded for additive couplings on reversed dimensions, the paper's flow; otherwise ``flow`` itself without the log-dets.
+    The paper's flow is folded, once only until it changes: that takes longer than to map a sentence. Another is called as it
+    is, without the log-dets.
 
     Example:
         >>> from bertflow.flows import GlowConfig
@@ -24,7 +27,15 @@ def fold(flow: Glow) -> Callable[[Tensor], Tensor]:
         >>> bool(torch.allclose(fold(flow)(x), flow(x)[0]))
         True
     """
-    return FoldedFlow(flow) if flow.config.is_the_papers else lambda x: flow(x)[0]
+    if not flow.config.is_the_papers:
+        return lambda x: flow(x)[0]
+    version = [version_of(parameter) for parameter in flow.parameters()]
+    if flow not in _folded or _folded[flow][0] != version:
+        _folded[flow] = version, FoldedFlow(flow)
+    return _folded[flow][1]
+
+
+_folded: WeakKeyDictionary[Glow, tuple[list[tuple[int, int]], FoldedFlow]] = WeakKeyDictionary()
 
 
 class _Network(NamedTuple):

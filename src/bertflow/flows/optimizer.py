@@ -39,11 +39,12 @@ class FlatParameters:
         parts = vector.split([parameter.numel() for parameter in self.parameters.values()])
         return {name: part.view_as(p) for (name, p), part in zip(self.parameters.items(), parts, strict=True)}
 
+    @torch.no_grad()
     def write(self) -> None:
         """Give the module the mirrored parameters' values."""
         values = self.named(self.values)
         for name, dim in self.mirrored.items():
-            self.parameters[name].data.copy_(values[name].flip(dim))
+            self.parameters[name].copy_(values[name].flip(dim))
 
     def read(self) -> None:
         """Take the mirrored parameters' values from the module."""
