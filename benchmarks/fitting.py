@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from bertflow import FlowCalibrator
 from bertflow.flows import Glow, GlowConfig
-from bertflow.flows.gradients import AdditiveObjective, Objective, flat_parameters
-from bertflow.flows.optimizer import Adam, FlatParameters
+from bertflow.flows.gradients import AdditiveObjective, Objective
+from bertflow.flows.optimizer import Adam
 from bertflow.flows.update import CapturedUpdate, Update
 
 OURS, PORT = "bertflow", "the port (stand-in)"
@@ -41,10 +41,11 @@ class OurStep:
         """Build the flow; its parameters stay views to the end."""
         self.flow = Glow(GlowConfig(self.x.shape[1])).to(self.x)
         self.flow.initialize(self.x)
-        flat = flat_parameters if self.objective is AdditiveObjective else FlatParameters
-        parameters = flat(self.flow, no_decay=("linear3.bias",)).__enter__()
-        optimizer = Adam(parameters, beta2=0.999, weight_decay=0.01, bias_correction=False, clip_norm=1.0)
-        self.step = self.update(self.objective(self.flow, parameters), optimizer)
+        objective = self.objective(self.flow, no_decay=("linear3.bias",))
+        optimizer = Adam(
+            objective.parameters.__enter__(), beta2=0.999, weight_decay=0.01, bias_correction=False, clip_norm=1.0
+        )
+        self.step = self.update(objective, optimizer)
 
     def __call__(self) -> float:
         """Take it."""
@@ -54,9 +55,9 @@ class OurStep:
 class CompiledObjective(Objective):
     """The autograd objective through ``torch.compile``."""
 
-    def __init__(self, flow: Glow, parameters: FlatParameters) -> None:
+    def __init__(self, flow: Glow, no_decay: tuple[str, ...] = ()) -> None:
         """Compile it; the first step does so."""
-        super().__init__(flow, parameters)
+        super().__init__(flow, no_decay)
         self.compiled = torch.compile(flow.bits_per_dim)
 
     def __call__(self, x: Tensor) -> Tensor:

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from bertflow.flows import Glow, GlowConfig
-from bertflow.flows.gradients import AdditiveObjective, Objective, flat_parameters, objective
-from bertflow.flows.optimizer import Adam, FlatParameters
+from bertflow.flows.gradients import AdditiveObjective, Objective, objective
+from bertflow.flows.optimizer import Adam
 from bertflow.flows.update import Update
 
 CONFIGS = [
@@ -33,10 +33,10 @@ def rows(n, dim, seed=1):
 
 def both(flow, x):
     """Objective and gradients by hand, and by autograd."""
-    for kind, flat, before in ((AdditiveObjective, flat_parameters, math.nan), (Objective, FlatParameters, 1.0)):
-        with flat(flow) as parameters:
+    for computed, before in ((AdditiveObjective(flow), math.nan), (Objective(flow), 1.0)):
+        with computed.parameters as parameters:
             parameters.gradients.fill_(before)  # what was there is of no account
-            bits = kind(flow, parameters)(x)
+            bits = computed(x)
             found = parameters.named(parameters.gradients)
             found = [g.flip(parameters.mirrored.get(name, [])).flatten() for name, g in found.items()]
             yield bits, torch.cat(found)
@@ -56,9 +56,9 @@ def test_gradients_by_hand_are_those_of_autograd(config, n):
 def test_the_objective_alone():
     flow, x = shaken(GlowConfig(13)), rows(17, 13)
     expected = float(flow.bits_per_dim(x).detach())
-    for kind, flat in ((AdditiveObjective, flat_parameters), (Objective, FlatParameters)):
-        with flat(flow) as parameters:
-            assert float(kind(flow, parameters).bits(x)) == pytest.approx(expected, abs=1e-12)
+    for computed in (AdditiveObjective(flow), Objective(flow)):
+        with computed.parameters as parameters:
+            assert float(computed.bits(x)) == pytest.approx(expected, abs=1e-12)
             assert not parameters.gradients.any()
 
 
@@ -77,7 +77,7 @@ def test_float32_keeps_its_digits_where_the_mean_is_far_from_zero(mean):
 @pytest.mark.parametrize("coupling", ["additive", "affine"])
 def test_other_flows_go_through_autograd(coupling, permutation):
     flow = Glow(GlowConfig(6, coupling=coupling, permutation=permutation))
-    chosen = type(objective(flow, flat_parameters(flow)))
+    chosen = type(objective(flow))
     assert chosen is (AdditiveObjective if (coupling, permutation) == ("additive", "reverse") else Objective)
 
 
@@ -86,6 +86,7 @@ def test_other_flows_go_through_autograd(coupling, permutation):
 def test_a_step_looks_at_no_value(coupling, permutation):
     """On the meta device there are none: what runs there can be captured as a CUDA graph."""
     flow = Glow(GlowConfig(13, coupling=coupling, permutation=permutation)).to("meta")
-    with flat_parameters(flow, no_decay=("linear3.bias",)) as parameters:
-        update = Update(objective(flow, parameters), Adam(parameters, 0.99, 0.01, bias_correction=True, clip_norm=1.0))
+    chosen = objective(flow, no_decay=("linear3.bias",))
+    with chosen.parameters as parameters:
+        update = Update(chosen, Adam(parameters, 0.99, 0.01, bias_correction=True, clip_norm=1.0))
         assert update(torch.empty(7, 13, device="meta"), 1e-3).shape == ()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bertflow.flows import Glow, GlowConfig
-from bertflow.flows.gradients import flat_parameters, objective
+from bertflow.flows.gradients import objective
 from bertflow.flows.optimizer import Adam, FlatParameters
 from bertflow.flows.update import CapturedUpdate, Update, make_update
 
@@ -22,9 +22,10 @@ def new_flow(device="cpu", **settings):
 
 def run(flow, kind, **settings):
     """Train on all batches; return the objective of each and the optimizer."""
-    with flat_parameters(flow, no_decay=("linear3.bias",)) as parameters:
+    chosen = objective(flow, no_decay=("linear3.bias",))
+    with chosen.parameters as parameters:
         optimizer = Adam(parameters, 0.99, 0.01, **({"bias_correction": True, "clip_norm": 1.0} | settings))
-        update = kind(objective(flow, parameters), optimizer)
+        update = kind(chosen, optimizer)
         bits = [float(update(rows.to(parameters.values), 0.01)) for rows in BATCHES]
     return bits, optimizer
 

@@ -22,13 +22,15 @@ from bertflow.flows.optimizer import FlatParameters
 class Objective:
     """Bits per dimension of a batch, and their gradients by autograd.
 
+    It is called inside ``with objective.parameters:``, which holds the flow's parameters and takes their gradients.
+
     Args:
-        flow: The flow; its parameters are views of ``parameters`` whenever this is called.
-        parameters: Where the gradients go.
+        flow: The flow.
+        no_decay: Parameters whose name ends so are exempt from weight decay.
     """
 
-    def __init__(self, flow: Glow, parameters: FlatParameters) -> None:
-        self.flow, self.parameters = flow, parameters
+    def __init__(self, flow: Glow, no_decay: tuple[str, ...] = ()) -> None:
+        self.flow, self.parameters = flow, FlatParameters(flow, no_decay, self._mirrored(flow))
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the objective () of ``x`` (n, d) and overwrite the gradients."""
@@ -42,24 +44,15 @@ class Objective:
         """Return the objective alone."""
         return self.flow.bits_per_dim(x)
 
+    @staticmethod
+    def _mirrored(flow: Glow) -> dict[str, int]:
+        """Which parameters are wanted back to front, and in which dimension."""
+        return {}
 
-def objective(flow: Glow, parameters: FlatParameters) -> Objective:
-    """Return the quickest objective that the flow's layers allow, given its ``flat_parameters``."""
-    return AdditiveObjective(flow, parameters) if flow.config.is_the_papers else Objective(flow, parameters)
 
-
-def flat_parameters(flow: Glow, no_decay: tuple[str, ...] = ()) -> FlatParameters:
-    """Return the flow's parameters as its ``objective`` wants them: for the paper's flow, some are mirrored."""
-    mirrored: dict[str, int] = {}
-    depth = flow.config.depth
-    for t in range(depth * len(flow.levels) if flow.config.is_the_papers else 0):
-        step = f"levels.{t // depth}.{t % depth}"
-        if t % 2:  # this actnorm comes after an odd number of reversals, the coupling of step t after t + 1
-            mirrored |= {f"{step}.actnorm.{name}": 0 for name in ("loc", "logscale")}
-        else:
-            mirrored |= {f"{step}.coupling.net.linear3.{name}": 0 for name in ("weight", "bias", "logscale")}
-            mirrored[f"{step}.coupling.net.linear1.weight"] = 1
-    return FlatParameters(flow, no_decay, mirrored)
+def objective(flow: Glow, no_decay: tuple[str, ...] = ()) -> Objective:
+    """Return the quickest objective that the flow's layers allow."""
+    return (AdditiveObjective if flow.config.is_the_papers else Objective)(flow, no_decay)
 
 
 class AdditiveObjective(Objective):
@@ -73,8 +66,9 @@ class AdditiveObjective(Objective):
     reversed ones it does with mirrored parameters.
     """
 
-    def __init__(self, flow: Glow, parameters: FlatParameters) -> None:
-        super().__init__(flow, parameters)
+    def __init__(self, flow: Glow, no_decay: tuple[str, ...] = ()) -> None:
+        super().__init__(flow, no_decay)
+        parameters = self.parameters
         values, gradients = parameters.named(parameters.values), parameters.named(parameters.gradients)
         layers = [name.removesuffix(".logscale") for name in values if name.endswith(".logscale")]
         sizes = [values[f"{layer}.logscale"].numel() for layer in layers]
@@ -103,7 +97,21 @@ class AdditiveObjective(Objective):
                 steps.append(_Step(t, *(views[f"levels.{i}.{j}.{part}"] for part in _Step.PARTS)))
                 t += 1
             self.levels.append((slice(start, stop), steps))
-            start, stop = (start + leaving, stop) if t % 2 else (start, stop - leaving)  # the last ones leave
+            # its last dimensions leave: after an odd number of reversals these are the first columns
+            start, stop = (start + leaving, stop) if t % 2 else (start, stop - leaving)
+
+    @staticmethod
+    def _mirrored(flow: Glow) -> dict[str, int]:
+        mirrored: dict[str, int] = {}
+        depth = flow.config.depth
+        for t in range(depth * len(flow.levels)):
+            step = f"levels.{t // depth}.{t % depth}"
+            if t % 2:  # its actnorm comes after t reversals, its coupling after t + 1
+                mirrored |= {f"{step}.actnorm.{name}": 0 for name in ("loc", "logscale")}
+            else:
+                mirrored |= {f"{step}.coupling.net.linear3.{name}": 0 for name in ("weight", "bias", "logscale")}
+                mirrored[f"{step}.coupling.net.linear1.weight"] = 1
+        return mirrored
 
     @torch.no_grad()
     def __call__(self, x: Tensor) -> Tensor:  # noqa: D102

@@ -19,7 +19,7 @@ from tqdm.auto import tqdm
 
 from bertflow.errors import InputError
 from bertflow.flows.glow import Glow
-from bertflow.flows.gradients import flat_parameters, objective
+from bertflow.flows.gradients import objective
 from bertflow.flows.optimizer import Adam
 from bertflow.flows.presets import TrainingConfig, preset
 from bertflow.flows.reducer import ALONE, Reducer, part, weighted
@@ -147,11 +147,11 @@ class _Run:
         self.config, self.generator, self.history = config, generator, history
         self.steps = max(config.min_steps, math.ceil(config.epochs * len(rows) / config.batch_size))
         self.check_every = max(STEPS_BETWEEN_CHECKS, len(rows) // (config.batch_size * config.checks_per_epoch))
-        self.parameters = flat_parameters(flow, no_decay=("linear3.bias",))
+        self.objective = objective(flow, no_decay=("linear3.bias",))
+        self.parameters = self.objective.parameters
         self.optimizer = Adam(
             self.parameters, config.beta2, config.weight_decay, config.bias_correction, config.clip_norm
         )
-        self.objective = objective(flow, self.parameters)
         self.update = make_update(self.objective, self.optimizer, reducer)
         self.first, self.best = self.parameters.values.clone(), self.parameters.values.clone()
         watched = rows[:: math.ceil(len(rows) / WATCHED_ROWS)] if held_out is None else held_out
