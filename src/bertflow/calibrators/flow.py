@@ -141,7 +141,7 @@ class FlowCalibrator(Calibrator):
 
     def score_samples(self, X: object) -> Matrix:
         """Return the log-density (n,) of each row, in nats."""
-        scores = self._rowwise(self.flow_log_prob, self._check(X))
+        scores = self._rowwise(self.flow_log_prob, self._check(X), per_row=True)
         return np.where(np.isnan(scores), -np.inf, scores)  # rows so far out that their latents overflow
 
     def score(self, X: object, y: object = None) -> float:
@@ -164,19 +164,19 @@ class FlowCalibrator(Calibrator):
     def _inverse(self, z: Matrix) -> Matrix:
         return _finite(self._rowwise(self.flow_.inverse, z))
 
-    def _rowwise(self, function: Callable[[Tensor], Tensor], x: Matrix) -> Matrix:
+    def _rowwise(self, function: Callable[[Tensor], Tensor], x: Matrix, *, per_row: bool = False) -> Matrix:
+        """Apply a function to rows (n, d), a few at a time; it gives as many rows, or one number ``per_row``."""
+        out = np.empty(len(x) if per_row else x.shape, dtype=x.dtype)
         weight = next(self.flow_.parameters())
         size = ROWS_AT_ONCE.get(weight.device.type, ROWS_AT_ONCE_ELSEWHERE)
 
         @torch.inference_mode()
-        def compute(start: int) -> Matrix:
+        def compute(start: int) -> None:
             rows = torch.from_numpy(np.require(x[start : start + size], requirements=["C", "W"]))
-            return function(rows.to(weight)).cpu().numpy()
+            out[start : start + size] = function(rows.to(weight)).cpu().numpy()
 
-        out = np.empty(0, dtype=x.dtype)
-        for start, part in compute_ahead(compute, range(0, len(x), size), weight.device):
-            out = out if start else np.empty((len(x), *part.shape[1:]), dtype=x.dtype)
-            out[start : start + size] = part
+        for _ in compute_ahead(compute, range(0, len(x), size), weight.device):
+            pass
         return out
 
     def _build(self, dim: int, seed: int) -> Glow:

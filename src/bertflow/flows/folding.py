@@ -92,7 +92,8 @@ class FoldedFlow:
         for reads, adds, w1, b1, w2, b2, w3 in self.networks:
             hidden = linear(linear(x[:, reads], w1, b1).relu_(), w2, b2).relu_()
             x[:, adds].addmm_(hidden, w3.T)
-        return x.index_select(1, self.order).mul_(self.last_scale).add_(self.last_shift)
+        x = x.index_select(1, self.order)
+        return torch.addcmul(self.last_shift, x, self.last_scale, out=x)
 
 
 def _network(coupling: AdditiveCoupling, order: Tensor, scale: Tensor, shift: Tensor) -> _Network:
