@@ -109,8 +109,8 @@ def fit(
 def _fit_flow(calibrator: FlowCalibrator, x: Matrix, reducer: Reducer) -> FlowCalibrator:
     """Train in float64, whatever is kept then.
 
-    Processes that share a batch add in another order than one does. In float32 that decides, once in some million times,
-    whether a ReLU on its edge lets a row pass, and from there two fits part; in float64 it never came to that.
+    Processes that share a batch add in another order than one does. In float32 that sometimes decides whether a ReLU on its
+    edge lets a row pass, and from there two fits part.
     """
     if x.dtype == np.float64 or choose_device(calibrator.device).type == "mps":  # which has no float64
         return calibrator.fit(x, reducer=reducer)

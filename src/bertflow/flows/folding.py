@@ -51,7 +51,7 @@ class _Network(NamedTuple):
 
 
 class FoldedFlow:
-    """The map to latents of an additive flow: two to three times as fast as ``Glow.forward``, without log-determinants.
+    """The map to latents of an additive flow: about twice as fast as ``Glow.forward``, without log-determinants.
 
     Actnorms and the networks' last biases only scale and shift, reversals only rename: all of that is left for the end. In
     between the rows keep the columns and the scale that the first actnorm gave them, and ``scale``, ``shift`` and ``order``

@@ -101,7 +101,7 @@ def _moments(x: Tensor, reducer: Reducer) -> tuple[Tensor, Tensor]:
     parts = _few(x)
     wide = torch.empty_like(parts[0], dtype=torch.float64)
     count = reducer.sum(torch.tensor(float(len(x)), dtype=torch.float64, device=x.device))
-    mean = reducer.sum(torch.stack([rows.sum(0) for rows in parts]).double().sum(0)) / count
+    mean = reducer.sum(torch.stack([rows.sum(0, dtype=torch.float64) for rows in parts]).sum(0)) / count
     squares = [torch.sub(rows, mean, out=wide[: len(rows)]).square_().sum(0) for rows in parts]
     return mean, (reducer.sum(torch.stack(squares).sum(0)) / count).sqrt_()  # x.std is five times as slow
 

@@ -55,8 +55,8 @@ class FlatParameters:
     def __enter__(self) -> FlatParameters:
         """Turn the module's parameters into views."""
         values, gradients = self.named(self.values), self.named(self.gradients)
-        for name in self.parameters.keys() - self.mirrored.keys():
-            self.parameters[name].data, self.parameters[name].grad = values[name], gradients[name]
+        for name, parameter in self._viewed():
+            parameter.data, parameter.grad = values[name], gradients[name]
         return self
 
     def __exit__(
@@ -64,9 +64,12 @@ class FlatParameters:
     ) -> None:
         """Give each parameter its own memory back."""
         self.write()
-        for name in self.parameters.keys() - self.mirrored.keys():
-            self.parameters[name].data = self.parameters[name].data.clone()
-            self.parameters[name].grad = None
+        for _, parameter in self._viewed():
+            parameter.data = parameter.data.clone()
+            parameter.grad = None
+
+    def _viewed(self) -> list[tuple[str, nn.Parameter]]:
+        return [(name, parameter) for name, parameter in self.parameters.items() if name not in self.mirrored]
 
 
 def _kind(name: str) -> int:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bertflow.flows.presets import TrainingConfig
 
-A_FEW = 512  # rows
+A_FEW = 512  # rows that mostly tell whether a dimension varies
 
 
 class Rows:
@@ -52,7 +52,7 @@ def noise_for_flat_dimensions(rows: Rows) -> tuple[Tensor | None, list[int]]:
     low, high = torch.aminmax(rows[:A_FEW], dim=0)
     least = (high.double() - low) / math.sqrt(2 * len(rows))  # of all rows the deviation is never less
     if (least > 1e-6 * max(extreme.abs() for extreme in torch.aminmax(rows.x))).all():
-        return None, []  # a few rows tell, as they mostly do
+        return None, []  # without a look at all rows
     columns = (some.index_select(0, rows.order).double() for some in rows.x.split(16, dim=1))  # never all rows twice
     each = [torch.stack((some.abs().amax(0), some.std(0, correction=0))) for some in columns]
     size, deviation = torch.cat(each, dim=1)

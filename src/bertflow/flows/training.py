@@ -111,7 +111,7 @@ def train(
         logger.info("%d of %d dimensions do not vary; they are trained with a little noise.", len(flat), x.shape[1])
     if initialize:
         first = torch.randperm(len(rows), generator=generator)[: config.initial_rows or config.batch_size]
-        with _threads_for(0):  # it takes a few rows at a time
+        with _threads_for(0):  # a few rows at a time are too small for more
             flow.initialize(part(with_noise(rows[first], noise, generator), reducer), reducer)
     _Run(flow, rows, held_out, noise, config, generator, history, reducer).go(callbacks, show_progress_bar)
     return history
