@@ -19,7 +19,7 @@ from torch import Tensor
 
 from bertflow import FlowCalibrator
 from bertflow.flows import fold
-from bertflow.portable import PortableCalibrator
+from bertflow.runtime.portable import PortableCalibrator
 
 OURS = "bertflow, folded"
 
@@ -39,7 +39,7 @@ def contenders(x: Tensor, chunk: int) -> dict[str, Callable[[], object]]:
     } | {name: latents for name, (_, _, latents) in peers(x.shape[1], device).items()}
     found = {name: _chunked(function, x, chunk) for name, function in maps.items()}
     whole = {"FlowCalibrator.transform, numpy to numpy": lambda: calibrator.transform(array)}
-    return found | whole | {"bertflow.portable, numpy alone, one thread": lambda: portable.transform(array)}
+    return found | whole | {"bertflow.runtime.portable, numpy alone, one thread": lambda: portable.transform(array)}
 
 
 def _chunked(function: Callable[[Tensor], Tensor], x: Tensor, chunk: int) -> Callable[[], object]:

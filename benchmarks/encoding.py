@@ -28,10 +28,10 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Transfor
 from bertflow import Encoder, InputError
 from bertflow.arrays import cosine_of_pairs
 from bertflow.data import mini_folder, sample_pairs, sample_sentences
-from bertflow.evaluation.folders import find_data
+from bertflow.encoders.packing import TOKENS, PackedLinear
 from bertflow.evaluation.scores import metric_value
 from bertflow.evaluation.tasks import load_task
-from bertflow.packing import TOKENS, PackedLinear
+from bertflow.storage.folders import find_data
 
 Encode = Callable[[list[str]], np.ndarray]
 BATCH_SIZES = {"cpu": (32, 128), "cuda": (128, 512, 2048)}

@@ -45,7 +45,7 @@ class HashEncoder:
 
 def embed(room: Path) -> None:
     """Text to raw shards."""
-    from bertflow.shards import write_shards
+    from bertflow.scale import write_shards
 
     write_shards(room / "corpus.txt", HashEncoder(), room / "raw")
 
@@ -53,7 +53,8 @@ def embed(room: Path) -> None:
 def fit_flow(room: Path) -> None:
     """Fit a flow on the default sample of the shards; a part of an epoch, since more would only repeat the same steps."""
     from bertflow import FlowCalibrator
-    from bertflow.shards import Shards, fit_shards
+    from bertflow.scale import fit_shards
+    from bertflow.storage.shards import Shards
 
     fit_shards(Shards(room / "raw"), FlowCalibrator(epochs=0.2, random_state=0, device="cpu"))
 
@@ -61,7 +62,8 @@ def fit_flow(room: Path) -> None:
 def fit_flow_on_all(room: Path) -> None:
     """Fit a flow in a pass over all rows, block by block; with few steps a block, for the same reason."""
     from bertflow import FlowCalibrator
-    from bertflow.shards import Shards, fit_shards
+    from bertflow.scale import fit_shards
+    from bertflow.storage.shards import Shards
 
     fit_shards(Shards(room / "raw"), FlowCalibrator(epochs=0.01, random_state=0, device="cpu"), rows=None)
 
@@ -69,16 +71,18 @@ def fit_flow_on_all(room: Path) -> None:
 def fit_whitening(room: Path) -> None:
     """Fit whitening on all rows, and save it."""
     from bertflow import Whitening
-    from bertflow.persistence import save_calibrator
-    from bertflow.shards import Shards, fit_shards
+    from bertflow.scale import fit_shards
+    from bertflow.storage.model_folder import save_calibrator
+    from bertflow.storage.shards import Shards
 
     save_calibrator(fit_shards(Shards(room / "raw"), Whitening())[0], room / "whitening")
 
 
 def transform(room: Path) -> None:
     """Raw shards to calibrated ones."""
-    from bertflow.persistence import load_calibrator
-    from bertflow.shards import Shards, transform_shards
+    from bertflow.scale import transform_shards
+    from bertflow.storage.model_folder import load_calibrator
+    from bertflow.storage.shards import Shards
 
     transform_shards(Shards(room / "raw"), load_calibrator(room / "whitening"), room / "calibrated")
 

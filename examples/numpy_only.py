@@ -27,7 +27,7 @@ for absent in ("torch", "transformers", "sklearn", "scipy", "yaml", "huggingface
     sys.modules[absent] = None  # importing it fails, as if it were not installed
 
 import numpy as np
-from bertflow.portable import load_calibrator
+from bertflow.runtime.portable import load_calibrator
 
 calibrator = load_calibrator(sys.argv[1] + "/model")
 vectors = np.load(sys.argv[1] + "/vectors.npy")

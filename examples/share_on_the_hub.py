@@ -17,7 +17,7 @@ from huggingface_hub import ModelCard
 from bertflow import BertFlow, Whitening
 from bertflow.data import sample_pairs, sample_sentences
 from bertflow.evaluation import PairSet, Task, evaluate_task
-from bertflow.persistence import load_calibrator, save_calibrator
+from bertflow.storage.model_folder import load_calibrator, save_calibrator
 
 model = BertFlow.fit(sample_sentences()[::4], encoder="mini", device="cpu")
 

@@ -13,7 +13,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import BertForMaskedLM
 
-from bertflow.atomic import atomic_folder
+from bertflow.storage.atomic import atomic_folder
 from pretraining.prepare import ROW, SPECIAL
 from pretraining.train import LENGTHS, LOG, build_model, read_checkpoint, restore
 

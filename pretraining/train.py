@@ -24,8 +24,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import BertConfig, BertForMaskedLM
 
-from bertflow.atomic import atomic_file
 from bertflow.errors import InputError
+from bertflow.storage.atomic import atomic_file
 from pretraining.masking import IGNORED, keep_texts_apart, mask_tokens
 from pretraining.muon import Muon
 from pretraining.prepare import PAD, ROW

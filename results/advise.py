@@ -21,17 +21,17 @@ import typer
 from bertflow.advice import advise
 from bertflow.advice.candidates import BEST, POOLINGS, TOKEN_PRESETS, choose_poolings, load_encoder
 from bertflow.advice.rule import EVEN, SLOPE
-from bertflow.atomic import atomic_file
 from bertflow.calibrators.names import make_calibrator
-from bertflow.comparison import DEFAULT_CALIBRATORS as CALIBRATORS
-from bertflow.comparison import compare_calibrators
 from bertflow.data import sample_pairs, sample_sentences
-from bertflow.encoder import as_encoder
+from bertflow.encoders.joined import WORDS_IN_CONTEXT, JoinedEncoder, calibrator_for
+from bertflow.encoders.token_table import StaticEncoder
+from bertflow.encoders.transformer import as_encoder
 from bertflow.evaluation import PairSet, Task, evaluate_task, load_task
-from bertflow.joined import WORDS_IN_CONTEXT, JoinedEncoder, calibrator_for
-from bertflow.remembering import cached
-from bertflow.reproduction.published import SEVEN
-from bertflow.static import StaticEncoder
+from bertflow.evaluation.comparison import DEFAULT_CALIBRATORS as CALIBRATORS
+from bertflow.evaluation.comparison import compare_calibrators
+from bertflow.paper.published import SEVEN
+from bertflow.storage.atomic import atomic_file
+from bertflow.storage.remembering import cached
 
 HERE = Path(__file__).parent
 MARK = "\n## Development, failures too\n"

@@ -16,14 +16,14 @@ import typer
 
 from bertflow.calibrators import Calibrator
 from bertflow.calibrators.names import is_random, make_calibrator
-from bertflow.encoder import Encoder, TextEncoder
+from bertflow.encoders.joined import WORDS_IN_CONTEXT, JoinedEncoder, calibrator_for
+from bertflow.encoders.token_table import StaticEncoder
+from bertflow.encoders.transformer import Encoder, TextEncoder
 from bertflow.evaluation import PairSet, Task, evaluate_task, load_task
-from bertflow.evaluation.folders import find_data
-from bertflow.joined import WORDS_IN_CONTEXT, JoinedEncoder, calibrator_for
-from bertflow.nli import LABELS, read_nli
-from bertflow.remembering import cached
-from bertflow.reproduction.published import SEVEN
-from bertflow.static import StaticEncoder
+from bertflow.paper.nli_data import LABELS, read_nli
+from bertflow.paper.published import SEVEN
+from bertflow.storage.folders import find_data
+from bertflow.storage.remembering import cached
 
 NLI = {"SNLI": "snli_dev.jsonl", "MNLI": "mnli_train_10k.tsv"}
 

@@ -13,11 +13,11 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from bertflow.comparison import ComparisonTable, compare_calibrators
-from bertflow.encoder import as_encoder
+from bertflow.encoders.transformer import as_encoder
 from bertflow.evaluation import load_task
-from bertflow.reproduction.published import SEVEN
-from bertflow.reproduction.sts import nli_sentences
+from bertflow.evaluation.comparison import ComparisonTable, compare_calibrators
+from bertflow.paper.published import SEVEN
+from bertflow.paper.sts import nli_sentences
 
 CALIBRATORS = ("none", "sn", "natsv-1", "natsv-10", "sn+natsv-6", "whitening", "flow", "flow-paper")
 POOLINGS = "mean,first-last-avg,embedding-last-avg,cls"

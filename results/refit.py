@@ -21,10 +21,10 @@ from bertflow import BertFlow, Calibrator, Encoder, FlowCalibrator, Whitening
 from bertflow.arrays import Matrix
 from bertflow.data import MINI, MINI_FLOW
 from bertflow.evaluation import load_task, score_pairs, task_similarities
-from bertflow.remembering import cached
-from bertflow.reproduction.figures import drawing
-from bertflow.reproduction.published import SEVEN
-from bertflow.reproduction.sts import nli_sentences
+from bertflow.paper.figures import drawing
+from bertflow.paper.published import SEVEN
+from bertflow.paper.sts import nli_sentences
+from bertflow.storage.remembering import cached
 
 SIZES = (500, 2_000, 10_000, 50_000)
 SHORT_SIZES = (*SIZES, 100_000, 200_000)

@@ -18,11 +18,11 @@ import typer
 from bertflow.arrays import Matrix
 from bertflow.calibrators.names import is_random, make_calibrator
 from bertflow.data import sample_pairs, sample_sentences
-from bertflow.encoder import Encoder
+from bertflow.encoders.joined import BEST, STATIC, WORDS_IN_CONTEXT, JoinedEncoder, calibrator_for
+from bertflow.encoders.token_table import StaticEncoder
+from bertflow.encoders.transformer import Encoder
 from bertflow.evaluation import SearchScore, load_task, score_search
-from bertflow.joined import BEST, STATIC, WORDS_IN_CONTEXT, JoinedEncoder, calibrator_for
-from bertflow.remembering import Remembering
-from bertflow.static import StaticEncoder
+from bertflow.storage.remembering import Remembering
 
 CALIBRATORS = {"raw": "none", "whitening": "whitening", "flow": "flow"}  # on first-last-avg
 

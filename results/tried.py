@@ -19,10 +19,10 @@ from sklearn.base import TransformerMixin
 from bertflow.arrays import Matrix
 from bertflow.calibrators import FlowCalibrator, Identity, Whitening, WhiteningBesideFlow
 from bertflow.data import sample_pairs, sample_sentences
-from bertflow.encoder import Encoder
+from bertflow.encoders.pooling import LayerReader
+from bertflow.encoders.token_table import FEATURES, StaticEncoder, encode_alone, fourier_features, standardized_average
+from bertflow.encoders.transformer import Encoder
 from bertflow.evaluation import PairSet, Task, evaluate_task, load_task
-from bertflow.pooling import LayerReader
-from bertflow.static import FEATURES, StaticEncoder, encode_alone, fourier_features, standardized_average
 
 SIF = 2e-3
 Make = Callable[[], TransformerMixin]

@@ -14,10 +14,11 @@ import yaml
 from huggingface_hub import ModelCard, ModelHubMixin
 from sklearn.exceptions import NotFittedError
 
-from bertflow import BertFlow, Encoder, FlowCalibrator, Whitening, persistence
+from bertflow import BertFlow, Encoder, FlowCalibrator, Whitening
 from bertflow.calibrators import Identity, RemoveTopComponents, Standardize
 from bertflow.errors import InputError, ModelFolderError
 from bertflow.evaluation import Score, evaluate_task, load_task
+from bertflow.storage import model_folder
 
 TEXTS = ["the cat sat on the mat", "a dog runs", "tea", "the red house and then tea"]
 
@@ -256,7 +257,7 @@ def test_density_and_a_second_generation_come_back_exactly(small_model, saved, t
     np.testing.assert_array_equal(again.score_samples(TEXTS), small_model.score_samples(TEXTS))
     third = BertFlow.from_pretrained(str(again.save_pretrained(tmp_path / "again")), device="cpu")
     np.testing.assert_array_equal(third.encode(TEXTS), small_model.encode(TEXTS))
-    first, second = (persistence.load_config(path) for path in (saved, tmp_path / "again"))
+    first, second = (model_folder.load_config(path) for path in (saved, tmp_path / "again"))
     assert first == second
 
 
@@ -402,7 +403,7 @@ def test_sentence_transformer_round_trip(tiny_bert, sentences, tmp_path):
 
 def rewrite(folder: Path, change: Callable[[dict, dict], object]) -> None:
     """Apply ``change(config, arrays)`` to a saved model, checksum included."""
-    config, arrays = persistence.load(folder)
+    config, arrays = model_folder.load(folder)
     change(config, arrays)
     weights = safetensors.numpy.save(arrays)
     config["weights_sha256"] = hashlib.sha256(weights).hexdigest()
@@ -491,10 +492,10 @@ def test_pushing_saves_whole_and_uploads(model, monkeypatch):
     seen = {}
 
     def push(folder, repo_id, **options):
-        seen.update(options, repo_id=repo_id, config=persistence.load(folder)[0], bundle=(folder / "encoder").is_dir())
+        seen.update(options, repo_id=repo_id, config=model_folder.load(folder)[0], bundle=(folder / "encoder").is_dir())
         return "address"
 
-    monkeypatch.setattr(persistence, "push", push)
+    monkeypatch.setattr(model_folder, "push", push)
     assert isinstance(model, ModelHubMixin)
     assert model.push_to_hub("me/model", bundle_encoder=True, private=True, token="secret") == "address"
     assert (seen["repo_id"], seen["private"], seen["token"], seen["bundle"]) == ("me/model", True, "secret", True)
@@ -519,17 +520,17 @@ def test_loading_from_the_hub_passes_everything_on(model, tmp_path, monkeypatch)
 
 
 def test_a_calibrator_alone_becomes_a_model_with_an_encoder(model, tmp_path):
-    folder = persistence.save_calibrator(model.calibrator, tmp_path / "calibrator")
+    folder = model_folder.save_calibrator(model.calibrator, tmp_path / "calibrator")
     again = BertFlow.from_pretrained(folder, encoder=model.encoder)
     np.testing.assert_array_equal(again.encode(TEXTS), model.encode(TEXTS))
     with pytest.raises(ModelFolderError, match="for a calibrator alone, give encoder="):
         BertFlow.from_pretrained(folder)
     with pytest.raises(ModelFolderError, match="exists and is not a bertflow model"):
-        persistence.save_calibrator(model.calibrator, tmp_path)
+        model_folder.save_calibrator(model.calibrator, tmp_path)
 
 
 def test_the_calibrator_of_a_model_loads_alone(model, tmp_path):
-    calibrator = persistence.load_calibrator(model.save_pretrained(tmp_path / "model"))
+    calibrator = model_folder.load_calibrator(model.save_pretrained(tmp_path / "model"))
     x = model.encoder.encode(TEXTS)
     np.testing.assert_array_equal(calibrator.transform(x), model.calibrator.transform(x))
 

@@ -20,44 +20,45 @@ if TYPE_CHECKING:
         Standardize,
         Whitening,
     )
-    from bertflow.encoder import Encoder
+    from bertflow.encoders.pooling import POOLINGS
+    from bertflow.encoders.transformer import Encoder
     from bertflow.errors import BertflowError, InputError, MissingExtraError, ModelFolderError, TruncationWarning
-    from bertflow.inspection import analyze, find_outliers
+    from bertflow.geometry import analyze, find_outliers
     from bertflow.integrations.onnx_model import OnnxCalibrator, OnnxModel
     from bertflow.integrations.sentence_transformers_export import attach
     from bertflow.integrations.sklearn import SentenceVectors
     from bertflow.model import BertFlow
-    from bertflow.pooling import POOLINGS
     from bertflow.report import write_report
-    from bertflow.shards import Shards, fit_shards, transform_shards, write_shards
+    from bertflow.scale import fit_shards, transform_shards, write_shards
+    from bertflow.storage.shards import Shards
 
 _HOME = {
     "BertFlow": "bertflow.model",
     "BertflowError": "bertflow.errors",
     "Calibrator": "bertflow.calibrators",
-    "Encoder": "bertflow.encoder",
+    "Encoder": "bertflow.encoders.transformer",
     "FlowCalibrator": "bertflow.calibrators",
     "InputError": "bertflow.errors",
     "MissingExtraError": "bertflow.errors",
     "ModelFolderError": "bertflow.errors",
     "OnnxCalibrator": "bertflow.integrations.onnx_model",
     "OnnxModel": "bertflow.integrations.onnx_model",
-    "POOLINGS": "bertflow.pooling",
+    "POOLINGS": "bertflow.encoders.pooling",
     "SentenceVectors": "bertflow.integrations.sklearn",
-    "Shards": "bertflow.shards",
+    "Shards": "bertflow.storage.shards",
     "Whitening": "bertflow.calibrators",
     "Standardize": "bertflow.calibrators",
     "RemoveTopComponents": "bertflow.calibrators",
     "Identity": "bertflow.calibrators",
     "TruncationWarning": "bertflow.errors",
     "advise": "bertflow.advice",
-    "analyze": "bertflow.inspection",
+    "analyze": "bertflow.geometry",
     "attach": "bertflow.integrations.sentence_transformers_export",
-    "find_outliers": "bertflow.inspection",
-    "fit_shards": "bertflow.shards",
-    "transform_shards": "bertflow.shards",
+    "find_outliers": "bertflow.geometry",
+    "fit_shards": "bertflow.scale",
+    "transform_shards": "bertflow.scale",
     "write_report": "bertflow.report",
-    "write_shards": "bertflow.shards",
+    "write_shards": "bertflow.scale",
 }
 
 __all__ = [

@@ -1,6 +1,6 @@
 """The only place that turns lists, numpy, torch or memory maps into checked (n, d) batches, and picks devices.
 
-torch is imported only where it is used: ``bertflow.portable`` and ``OnnxModel`` check their rows without it.
+torch is imported only where it is used: ``bertflow.runtime.portable`` and ``OnnxModel`` check their rows without it.
 """
 
 from __future__ import annotations

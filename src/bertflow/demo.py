@@ -12,12 +12,12 @@ from scipy.stats import spearmanr
 
 from bertflow.arrays import Matrix, cosine_of_pairs, unit_rows
 from bertflow.data import MINI, GradedPair, sample_pairs, sample_sentences
-from bertflow.encoder import Encoder
+from bertflow.encoders.transformer import Encoder
 from bertflow.evaluation import PairSet, SearchScore, Task, score_search
-from bertflow.inspection import Spaces
+from bertflow.geometry import Spaces
 from bertflow.model import BertFlow
-from bertflow.remembering import Remembering
 from bertflow.report import Origin, report_spaces
+from bertflow.storage.remembering import Remembering
 
 QUERIES = (
     "The doctor told him to rest for a week.",

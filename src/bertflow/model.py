@@ -14,15 +14,15 @@ import torch
 from huggingface_hub import ModelCard, ModelHubMixin
 from sklearn.utils.validation import check_is_fitted
 
-from bertflow import persistence
 from bertflow.arrays import Matrix, as_matrix, unit_rows
 from bertflow.calibrators import Calibrator, FlowCalibrator
 from bertflow.data import mini_flow_folder
-from bertflow.encoder import SentenceTransformerEncoder, TextEncoder, as_encoder, check_sentences
+from bertflow.encoders.joined import TOKEN_PRESETS, JoinedEncoder, calibrator_for, distill
+from bertflow.encoders.token_table import StaticEncoder
+from bertflow.encoders.transformer import SentenceTransformerEncoder, TextEncoder, as_encoder, check_sentences
 from bertflow.errors import InputError, ModelFolderError, require
-from bertflow.joined import TOKEN_PRESETS, JoinedEncoder, calibrator_for, distill
-from bertflow.model_card import Result, measured, merged, model_card
-from bertflow.static import StaticEncoder
+from bertflow.storage import model_folder
+from bertflow.storage.cards import Result, measured, merged, model_card
 
 if TYPE_CHECKING:
     from bertflow.evaluation import Score
@@ -215,7 +215,7 @@ class BertFlow(ModelHubMixin):
         write = getattr(self.encoder, "save" if bundle_encoder else "save_table", None)
         if bundle_encoder and write is None:
             raise InputError(f"{type(self.encoder).__name__} has no save(folder), so it cannot be bundled.")
-        return persistence.save(save_directory, self._config(), self.calibrator.get_state()[1], write)
+        return model_folder.save(save_directory, self._config(), self.calibrator.get_state()[1], write)
 
     def _config(self) -> dict[str, Any]:
         parts = {"encoder": self.encoder.describe(), "calibrator": self.calibrator.get_state()[0]}
@@ -230,11 +230,11 @@ class BertFlow(ModelHubMixin):
             repo_id: Such as ``"someone/bert-base-uncased-flow"``; made if it is not there.
             bundle_encoder: Upload the encoder's weights too: needed where it is not on the hub itself.
             private: Whether a new repository is for its owner only; default: as the owner's account says.
-            options: ``token``, ``commit_message``, ``branch``, ``create_pr`` of ``bertflow.persistence.push``.
+            options: ``token``, ``commit_message``, ``branch``, ``create_pr`` of ``bertflow.storage.model_folder.push``.
         """
         with TemporaryDirectory() as room:
             folder = self.save_pretrained(Path(room) / "model", bundle_encoder=bundle_encoder)
-            return persistence.push(folder, repo_id, private=private, **options)
+            return model_folder.push(folder, repo_id, private=private, **options)
 
     def generate_model_card(self, name: str = "this folder") -> ModelCard:
         """Return the model card that is saved and pushed; ``name`` is what it says to load the model by."""
@@ -267,15 +267,15 @@ class BertFlow(ModelHubMixin):
             force_download: Download again what is there already.
         """
         hub = {"revision": revision, "token": token, "cache_dir": cache_dir, "force_download": force_download}
-        folder = persistence.locate(path_or_id, local_files_only=local_files_only, **hub)
+        folder = model_folder.locate(path_or_id, local_files_only=local_files_only, **hub)
         return cls._from_pretrained(folder, encoder, device, local_files_only)
 
     @classmethod
     def _from_pretrained(  # type: ignore[override]
         cls, folder: Path, encoder: Any, device: str | None, local_files_only: bool
     ) -> BertFlow:
-        config, arrays = persistence.load(folder)
-        with persistence.hanging_together(folder):
+        config, arrays = model_folder.load(folder)
+        with model_folder.hanging_together(folder):
             given = config.get("encoder", {"name": None})  # not there: a calibrator alone
             if encoder is None and given["name"] is None:
                 raise InputError("'encoder' is missing; for a calibrator alone, give encoder=…")
@@ -327,7 +327,7 @@ def _training(texts: list[str], calibrator: Calibrator) -> dict[str, Any]:
 def _load_encoder(
     known: dict[str, Any], bundle: Path | None, device: str | None, local_files_only: bool
 ) -> TextEncoder:
-    place = str(bundle / persistence.ENCODER) if bundle else known["name"]
+    place = str(bundle / model_folder.ENCODER) if bundle else known["name"]
     theirs = known.get("kind") == "sentence-transformers"
     library = require("sentence_transformers", "sentence-transformers") if theirs else None
     options = {"device": device, "local_files_only": local_files_only}

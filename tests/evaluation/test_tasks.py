@@ -189,7 +189,7 @@ def test_find_data_prefers_argument_then_variable_then_neighbour_then_cache(tmp_
     work = tmp_path / "work" / "here"
     work.mkdir(parents=True)
     monkeypatch.chdir(work)
-    monkeypatch.setattr("bertflow.evaluation.folders._HERE", Path("/no/src/bertflow/evaluation/folders.py"))
+    monkeypatch.setattr("bertflow.storage.folders._HERE", Path("/no/src/bertflow/evaluation/folders.py"))
     with pytest.raises(InputError, match="bertflow data get"):
         find_data()
     places = [

@@ -167,7 +167,7 @@ def test_a_sentence_transformer_of_another_family_in_eight_bits(tiny, sentences,
     library = pytest.importorskip("sentence_transformers", reason="needs pip install 'bertflow[sentence-transformers]'")
     from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
 
-    from bertflow.pretrained import quiet_transformers
+    from bertflow.encoders.pretrained import quiet_transformers
 
     with quiet_transformers(), torch.random.fork_rng():
         torch.manual_seed(0)

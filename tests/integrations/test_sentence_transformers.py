@@ -27,8 +27,8 @@ from bertflow import (
 from bertflow.calibrators.base import Calibrator
 from bertflow.calibrators.names import make_calibrator
 from bertflow.data import sample_sentences
-from bertflow.joined import calibrator_for, distill
-from bertflow.pretrained import quiet_transformers
+from bertflow.encoders.joined import calibrator_for, distill
+from bertflow.encoders.pretrained import quiet_transformers
 
 st = pytest.importorskip("sentence_transformers", reason="pip install 'bertflow[sentence-transformers]'")
 

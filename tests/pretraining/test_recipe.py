@@ -11,7 +11,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from bertflow import InputError
 from bertflow.data import sample_sentences
-from bertflow.encoder import Encoder
+from bertflow.encoders.transformer import Encoder
 from pretraining import prepare as preparing
 from pretraining.export import export
 from pretraining.masking import IGNORED, keep_texts_apart, mask_tokens

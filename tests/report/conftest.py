@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bertflow.evaluation import PairSet, Task
-from bertflow.inspection import make_spaces
+from bertflow.geometry import make_spaces
 from bertflow.report import Origin, gather
 from bertflow.report.maps import LEVELS, SpaceMap
 from bertflow.report.page import render

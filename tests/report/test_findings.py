@@ -12,7 +12,7 @@ import pytest
 
 from bertflow import InputError, Whitening, write_report
 from bertflow.evaluation import Comparison, PairSet, Task
-from bertflow.inspection import BeforeAfter, make_spaces
+from bertflow.geometry import BeforeAfter, make_spaces
 from bertflow.report import Origin, gather, report_spaces
 from bertflow.report import findings as findings_module
 from bertflow.report.cosines import best_threshold, random_cosines

@@ -13,12 +13,12 @@ from bertflow.advice.crossvalidation import FOLDS, check_pairs, crossvalidate
 from bertflow.advice.measuring import Measured, measure
 from bertflow.advice.result import Advice, Option, signed
 from bertflow.advice.rule import EVEN, TYPICAL, WORTH, Gain, choose_by_geometry, choose_by_rule, expected_gain
-from bertflow.analysis.isotropy import Isotropy, isotropy
 from bertflow.arrays import as_matrix
-from bertflow.encoder import Encoder
+from bertflow.encoders.transformer import Encoder
 from bertflow.errors import InputError
 from bertflow.evaluation import Task
-from bertflow.sentences import check_sentences
+from bertflow.geometry.isotropy import Isotropy, isotropy
+from bertflow.texts import check_sentences
 
 SAMPLE = 5000
 FEWEST = 50  # different sentences; of fewer, not even the mean cosine is known

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from bertflow.calibrators.names import make_calibrator
-from bertflow.comparison import DEFAULT_CALIBRATORS
-from bertflow.encoder import Encoder, TextEncoder, as_encoder
+from bertflow.encoders.joined import BEST, TOKEN_PRESETS
+from bertflow.encoders.pooling import POOLINGS as KNOWN_POOLINGS
+from bertflow.encoders.pooling import check_pooling
+from bertflow.encoders.transformer import Encoder, TextEncoder, as_encoder
 from bertflow.errors import InputError
-from bertflow.joined import BEST, TOKEN_PRESETS
-from bertflow.pooling import POOLINGS as KNOWN_POOLINGS
-from bertflow.pooling import check_pooling
+from bertflow.evaluation.comparison import DEFAULT_CALIBRATORS
 
 POOLINGS = ("mean", "first-last-avg", "embedding-last-avg")
 PLAIN = "mean"  # what most people do with an encoder that says nothing about its pooling

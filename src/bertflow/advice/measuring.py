@@ -15,16 +15,16 @@ from tqdm.auto import tqdm
 
 from bertflow.advice.candidates import NONE, Candidate, is_named, load_encoder
 from bertflow.advice.splices import make_splices, splice_score
-from bertflow.analysis.isotropy import Isotropy, isotropy
 from bertflow.arrays import Matrix
 from bertflow.calibrators import Calibrator
 from bertflow.calibrators.names import make_calibrator
-from bertflow.encoder import Encoder, TextEncoder, View
+from bertflow.encoders.joined import TOKEN_PRESETS, WORDS_IN_CONTEXT, JoinedEncoder, calibrator_for, distill
+from bertflow.encoders.token_table import StaticEncoder, has_fast_tokenizer
+from bertflow.encoders.transformer import Encoder, TextEncoder, View
 from bertflow.evaluation import Task, task_similarities
 from bertflow.evaluation.pairs import Vector
-from bertflow.joined import TOKEN_PRESETS, WORDS_IN_CONTEXT, JoinedEncoder, calibrator_for, distill
-from bertflow.remembering import cached
-from bertflow.static import StaticEncoder, has_fast_tokenizer
+from bertflow.geometry.isotropy import Isotropy, isotropy
+from bertflow.storage.remembering import cached
 
 Embed = Callable[[list[str]], Matrix]
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bertflow.advice.candidates import Candidate
-from bertflow.analysis.isotropy import Isotropy
+from bertflow.geometry.isotropy import Isotropy
 
 EVEN = -3.0
 SLOPE = 21.0

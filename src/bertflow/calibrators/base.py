@@ -2,7 +2,7 @@
 
 *Calibration* here means: after pooling, before cosine, apply one map that was fitted on unlabelled vectors. A calibrator
 is a scikit-learn transformer (``fit``, ``transform``, ``inverse_transform``) that can say all it knows as plain
-settings and a dictionary of arrays, which is what ``bertflow.persistence`` writes to disk.
+settings and a dictionary of arrays, which is what ``bertflow.storage.model_folder`` writes to disk.
 """
 
 from __future__ import annotations

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from bertflow.arrays import Matrix, choose_device
-from bertflow.batching import compute_ahead
 from bertflow.calibrators.base import Calibrator, draw_seed, take_arrays
 from bertflow.errors import InputError
 from bertflow.flows import Glow, GlowConfig, History, fold, train
 from bertflow.flows.presets import TrainingConfig, preset
 from bertflow.flows.reducer import ALONE, Reducer
 from bertflow.flows.training import Callback
+from bertflow.threads import compute_ahead
 
 ROWS_AT_ONCE = {"cpu": 512}  # few enough to stay in the processor's cache
 ROWS_AT_ONCE_ELSEWHERE = 16384  # flat memory, and enough to keep a GPU busy
@@ -98,7 +98,7 @@ class FlowCalibrator(Calibrator):
     def fit(self, X: object, y: object = None, *, reducer: Reducer = ALONE) -> FlowCalibrator:
         """Fit the flow to sentence vectors ``X`` (n, d); ``y`` is ignored.
 
-        With a ``reducer`` several processes fit it together, each given all of ``X``: see ``bertflow.distributed``.
+        With a ``reducer`` several processes fit it together, each given all of ``X``: see ``bertflow.scale.torchrun``.
         """
         x = self._check_fit(X)
         seed = draw_seed(self.random_state)

@@ -45,7 +45,7 @@ def advise(
     progress = start(quiet, many_fits=True)
     from bertflow.advice import advise as run
     from bertflow.evaluation import load_pairs_file
-    from bertflow.textfiles import read_sentences
+    from bertflow.storage.text_files import read_sentences
 
     result = run(
         read_sentences(sentences, column),

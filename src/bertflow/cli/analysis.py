@@ -51,10 +51,10 @@ def analyze(
     """
     progress = start(quiet)
     from bertflow.evaluation import load_pairs_file
-    from bertflow.inspection import analyze as run
-    from bertflow.inspection import readable_tables
+    from bertflow.geometry import analyze as run
+    from bertflow.geometry import readable_tables
     from bertflow.model import BertFlow
-    from bertflow.textfiles import read_sentences
+    from bertflow.storage.text_files import read_sentences
 
     texts = read_sentences(sentences, column)
     graded = load_pairs_file(pairs) if pairs else None
@@ -108,9 +108,9 @@ def outliers(
         bertflow outliers corpus.txt --top 20
     """
     progress = start(quiet)
-    from bertflow.inspection import find_outliers
+    from bertflow.geometry import find_outliers
     from bertflow.model import BertFlow
-    from bertflow.textfiles import read_sentences
+    from bertflow.storage.text_files import read_sentences
 
     given = read_sentences(sentences, column, keep_blank=True)
     kept = [number for number, text in enumerate(given, 1) if text.strip()]

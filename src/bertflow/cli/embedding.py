@@ -19,8 +19,8 @@ from bertflow.errors import InputError, require
 if TYPE_CHECKING:
     from bertflow.arrays import Matrix
     from bertflow.calibrators import Calibrator
-    from bertflow.encoder import TextEncoder
-    from bertflow.shards import Manifest, Rank
+    from bertflow.encoders.transformer import TextEncoder
+    from bertflow.storage.shards import Manifest, Rank
 
 Normalize = Annotated[bool, typer.Option("--normalize", help="Scale vectors to length one.")]
 RankNumber = Annotated[
@@ -74,7 +74,8 @@ def embed(
         raise InputError(
             f"{output} ends in {output.suffix!r}; vectors are written to {', '.join(_SMALL)}, or to a folder with --shards."
         )
-    from bertflow.shards import Rank, local_device, write_shards
+    from bertflow.scale import write_shards
+    from bertflow.storage.shards import Rank, local_device
 
     mine = Rank.choose(rank, world_size)
     with _stoppable(output):
@@ -100,19 +101,20 @@ def transform(
 ) -> None:
     """Calibrate raw shards without encoding again: shard by shard, resumable, in flat memory."""
     progress = start(quiet)
-    from bertflow import persistence
-    from bertflow.shards import Rank, Shards, local_device, transform_shards
+    from bertflow.scale import transform_shards
+    from bertflow.storage import model_folder
+    from bertflow.storage.shards import Rank, Shards, local_device
 
     mine, raw = Rank.choose(rank, world_size), Shards(shards)
-    folder = persistence.locate(model)
-    known = persistence.load_config(folder).get("encoder", {})
+    folder = model_folder.locate(model)
+    known = model_folder.load_config(folder).get("encoder", {})
     if known and known.get("fingerprint") != raw.manifest.encoder.get("fingerprint"):
         raise InputError(
             f"{model} was fitted on vectors of the encoder {known.get('name')!r}, and {shards} holds those of "
             f"{raw.manifest.encoder.get('name')!r} or of another state of it: they do not belong together."
         )
     with _stoppable(output):
-        calibrator = persistence.load_calibrator(folder, device=local_device(device))
+        calibrator = model_folder.load_calibrator(folder, device=local_device(device))
         manifest = transform_shards(
             raw, calibrator, output, normalize=normalize, dtype=dtype, rank=mine, show_progress_bar=progress
         )
@@ -125,7 +127,7 @@ def _load(
     if (model is None) == (encoder is None):
         raise InputError("Give --model for calibrated vectors or --encoder for raw ones: one of the two.")
     if model is None:
-        from bertflow.encoder import as_encoder
+        from bertflow.encoders.transformer import as_encoder
 
         return as_encoder(encoder, pooling, device=device), None
     if pooling is not None:
@@ -149,7 +151,7 @@ def _stoppable(output: Path) -> Iterator[None]:
 
 
 def _tell(output: Path, manifest: Manifest, rank: Rank, as_json: bool) -> None:
-    from bertflow.shards import read_manifest
+    from bertflow.storage.shards import read_manifest
 
     missing = manifest.missing(read_manifest(output)[1])
     result = {"rows": manifest.rows, "dim": manifest.dim, "dtype": manifest.dtype, "normalized": manifest.normalized}
@@ -179,8 +181,8 @@ def _embed_into_file(
     if output.suffix == ".parquet":
         require("pyarrow.parquet", "parquet")
     from bertflow.arrays import unit_rows
-    from bertflow.atomic import atomic_file
-    from bertflow.textfiles import read_sentences
+    from bertflow.storage.atomic import atomic_file
+    from bertflow.storage.text_files import read_sentences
 
     texts = read_sentences(sentences, column, keep_blank=True)
     text_encoder, calibrator = _load(model, encoder, pooling, raw, device)

@@ -14,8 +14,8 @@ from bertflow.cli.output import AsJson, Device, EncoderName, Markdown, PoolingNa
 from bertflow.errors import InputError
 
 if TYPE_CHECKING:
-    from bertflow.comparison import ComparisonTable, Result
     from bertflow.evaluation import Score, Task
+    from bertflow.evaluation.comparison import ComparisonTable, Result
 
 SEVEN = "STS-B,SICK-R,STS12,STS13,STS14,STS15,STS16"
 WITH_SPLITS = ("STS-B", "SICK-R")
@@ -56,8 +56,8 @@ def load_tasks(names: str, pairs: Path | None, folder: Path | None, raw: bool, s
 
 def sentences_to_fit(fit_on: str, calibrators: Sequence[str]) -> Any:
     """What ``--fit-on`` names, as ``compare_calibrators`` takes it: the word "target", or a file's sentences."""
-    from bertflow.comparison import TARGET
-    from bertflow.textfiles import read_sentences
+    from bertflow.evaluation.comparison import TARGET
+    from bertflow.storage.text_files import read_sentences
 
     if fit_on == "nothing":
         if set(calibrators) != {"none"}:
@@ -108,8 +108,8 @@ def evaluate(
     if save_results and (model is None or not Path(model).is_dir()):
         raise InputError(f"--save-results writes into a saved model: give its folder with --model; got {model}.")
     loaded = load_tasks(tasks, pairs, data, raw, split)
-    from bertflow.comparison import compare_calibrators
-    from bertflow.encoder import as_encoder
+    from bertflow.encoders.transformer import as_encoder
+    from bertflow.evaluation.comparison import compare_calibrators
 
     if model is not None:
         scores = _evaluate_model(model, loaded, setting, metric, device)
@@ -175,8 +175,8 @@ def _show_model(model: str, scores: dict[str, Score], as_json: bool) -> None:
 
 
 def _save_results(folder: Path, scores: dict[str, Score], split: str | None, raw: bool) -> None:
-    from bertflow.model_card import measured
-    from bertflow.persistence import add_results
+    from bertflow.storage.cards import measured
+    from bertflow.storage.model_folder import add_results
 
     results = []
     for name, score in scores.items():
@@ -213,8 +213,8 @@ def compare(
     """
     progress = start(quiet, many_fits=True)
     loaded = load_tasks(tasks, pairs, data, raw, split)
-    from bertflow.comparison import compare_calibrators
-    from bertflow.encoder import as_encoder
+    from bertflow.encoders.transformer import as_encoder
+    from bertflow.evaluation.comparison import compare_calibrators
 
     names = [name.strip() for name in calibrators.split(",")]
     result = compare_calibrators(

@@ -43,11 +43,11 @@ def onnx(
     bertflow export onnx my-model my-onnx-model
     """
     start(quiet)
-    from bertflow import persistence
     from bertflow.integrations.onnx import export_onnx
     from bertflow.model import BertFlow
+    from bertflow.storage import model_folder
 
-    load = persistence.load_calibrator if calibrator_only else BertFlow.from_pretrained
+    load = model_folder.load_calibrator if calibrator_only else BertFlow.from_pretrained
     result = export_onnx(load(model, device="cpu"), output, int8=int8, tolerance=tolerance)
     if as_json:
         print_json(result.to_dict())
@@ -79,11 +79,11 @@ def sentence_transformers(model: Model, output: Output, as_json: AsJson = False,
     start(quiet)
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
         raise ModelFolderError(f"{output} exists; nothing was written. Give another folder or remove this one.")
-    from bertflow.atomic import atomic_folder
     from bertflow.calibrators import FlowCalibrator
+    from bertflow.encoders.pretrained import quiet_transformers
     from bertflow.integrations.sentence_transformers import to_sentence_transformer
     from bertflow.model import BertFlow
-    from bertflow.pretrained import quiet_transformers
+    from bertflow.storage.atomic import atomic_folder
 
     loaded = BertFlow.from_pretrained(model)
     converted = to_sentence_transformer(loaded)

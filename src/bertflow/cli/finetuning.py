@@ -45,9 +45,9 @@ def finetune_nli(
         bertflow finetune-nli my-nli-encoder --train snli.tsv --train mnli.tsv --encoder mini
     """
     progress = start(quiet)
-    from bertflow import finetuning
+    from bertflow.paper import nli_tuning
 
-    saved = finetuning.finetune_nli(
+    saved = nli_tuning.finetune_nli(
         output,
         train,
         encoder,
@@ -61,7 +61,7 @@ def finetune_nli(
         resume=resume,
         show_progress_bar=progress,
     )
-    record = json.loads((saved / finetuning.RECORD).read_text(encoding="utf-8"))
+    record = json.loads((saved / nli_tuning.RECORD).read_text(encoding="utf-8"))
     if as_json:
         print_json({"saved": str(saved), **record})
         return

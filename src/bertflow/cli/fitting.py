@@ -75,8 +75,8 @@ def fit(
         bertflow fit corpus.txt --encoder bert-base-uncased --preset best --output my-model
     """
     progress = start(quiet)
-    from bertflow.joined import TOKEN_PRESETS
-    from bertflow.shards import is_shards
+    from bertflow.encoders.joined import TOKEN_PRESETS
+    from bertflow.storage.shards import is_shards
 
     of_encoder = {"--encoder": encoder, "--pooling": pooling, "--max-length": max_length}
     from_tokens = preset in TOKEN_PRESETS
@@ -92,7 +92,7 @@ def fit(
             _bundle(saved, device)
     else:
         from bertflow.model import BertFlow
-        from bertflow.textfiles import read_sentences
+        from bertflow.storage.text_files import read_sentences
 
         texts = read_sentences(sentences, column)
         if base:
@@ -165,8 +165,9 @@ def _fit_on_shards(
     folder: str, output: Path, calibrator: Calibrator, rows: str, seed: int, progress: bool
 ) -> tuple[Path, dict[str, Any]]:
     """The encoder itself is not needed, so that fitting can run where it is not: its description goes into the model."""
-    from bertflow import persistence
-    from bertflow.shards import Shards, fit_shards
+    from bertflow.scale import fit_shards
+    from bertflow.storage import model_folder
+    from bertflow.storage.shards import Shards
 
     if rows != "all" and not rows.isdigit():
         raise InputError(f"--rows takes a number or `all`; {rows!r} was given.")
@@ -175,7 +176,7 @@ def _fit_on_shards(
     fitted, training = fit_shards(shards, calibrator, rows=number, random_state=seed, show_progress_bar=progress)
     settings, arrays = fitted.get_state()
     config = {"encoder": shards.manifest.encoder, "training": training}
-    return persistence.save(output, {**config, "calibrator": settings, "results": [], "card": {}}, arrays), config
+    return model_folder.save(output, {**config, "calibrator": settings, "results": [], "card": {}}, arrays), config
 
 
 def _bundle(saved: Path, device: str | None) -> None:

@@ -31,7 +31,7 @@ def push(
     start(quiet)
     from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]
 
-    from bertflow.persistence import push as push_folder
+    from bertflow.storage.model_folder import push as push_folder
 
     if quiet:
         disable_progress_bars()

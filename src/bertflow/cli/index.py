@@ -62,11 +62,11 @@ def build(
         raise InputError(
             "--model brings its own encoder and calibrator: leave out --encoder, --pooling and --calibrator."
         )
-    from bertflow.encoder import as_encoder
+    from bertflow.encoders.transformer import as_encoder
     from bertflow.integrations.faiss import build_index
     from bertflow.integrations.index_folder import INDEX, check_target
     from bertflow.model import BertFlow
-    from bertflow.textfiles import read_sentences
+    from bertflow.storage.text_files import read_sentences
 
     check_target(output)  # before the work, not after
     rows = read_sentences(texts, column, keep_blank=True)
@@ -130,7 +130,7 @@ def search(
     if bool(queries) == bool(queries_file):
         raise InputError("Give queries, each in quotes, or --queries FILE; one of the two.")
     from bertflow.integrations.faiss import SearchIndex
-    from bertflow.textfiles import read_sentences
+    from bertflow.storage.text_files import read_sentences
 
     asked = queries or read_sentences(str(queries_file))
     loaded = SearchIndex.load(folder, device=device)

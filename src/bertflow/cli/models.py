@@ -123,7 +123,7 @@ def _pairs(sentences: list[str], file: Path | None) -> list[tuple[str, str]]:
         return [(sentences[0], sentences[1])]
     if sentences:
         raise InputError("Give two sentences or --pairs FILE, not both.")
-    from bertflow.textfiles import listed, place, read_table
+    from bertflow.storage.text_files import listed, place, read_table
 
     rows = []
     for number, row in read_table(file):
@@ -149,10 +149,10 @@ def info(
     if (Path(model) / "manifest.json").is_file():
         _show_shards(model, verify, as_json)
         return
-    from bertflow import persistence
+    from bertflow.storage import model_folder
 
-    folder = persistence.locate(model)
-    config, arrays = persistence.load(folder)
+    folder = model_folder.locate(model)
+    config, arrays = model_folder.load(folder)
     numbers = sum(array.size for array in arrays.values())
     if as_json:
         print_json(config | {"folder": str(folder), "parameters": numbers})
@@ -165,7 +165,7 @@ def info(
 
 
 def _show_shards(folder: str, verify: bool, as_json: bool) -> None:
-    from bertflow.shards import Shards
+    from bertflow.storage.shards import Shards
 
     shards = Shards(folder)
     if verify:

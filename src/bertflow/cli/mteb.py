@@ -60,7 +60,7 @@ def mteb(
         raise InputError(
             "--model brings its own encoder and calibrator: leave out --encoder, --pooling and --calibrator."
         )
-    from bertflow.encoder import as_encoder
+    from bertflow.encoders.transformer import as_encoder
     from bertflow.errors import require
     from bertflow.integrations.mteb_runs import evaluate, evaluate_calibrators
     from bertflow.model import BertFlow

@@ -54,7 +54,7 @@ def report(
     from bertflow.evaluation import load_pairs_file
     from bertflow.model import BertFlow
     from bertflow.report import Origin, write_report
-    from bertflow.textfiles import read_sentences
+    from bertflow.storage.text_files import read_sentences
 
     texts = read_sentences(sentences, column)
     graded = load_pairs_file(pairs) if pairs else None

@@ -13,8 +13,8 @@ from bertflow.cli.output import AsJson, Device, Markdown, Quiet, print_json, say
 from bertflow.errors import InputError
 
 if TYPE_CHECKING:
-    from bertflow.reproduction.layout import PaperTable
-    from bertflow.reproduction.sts import Options
+    from bertflow.paper.layout import PaperTable
+    from bertflow.paper.sts import Options
 
 TABLES = ("table1", "table2", "table3", "table4", "table5", "table6", "table8")
 FIGURES = ("figure1", "figure2")
@@ -53,7 +53,7 @@ def reproduce(
     bertflow reproduce table5 --encoder bert-base-uncased
     """
     progress = start(quiet, many_fits=True)
-    from bertflow.reproduction.sts import Options
+    from bertflow.paper.sts import Options
 
     options = Options(encoder, data, seeds, preset, device, progress)
     if what in FIGURES:
@@ -73,28 +73,28 @@ def reproduce(
 
 
 def _run(what: str, options: Options, unit: str, learning_rate: float, output: Path | None) -> PaperTable:
-    from bertflow.reproduction import sts
+    from bertflow.paper import sts
 
     if what in ("table2", "table3", "table4", "table5"):
         result: PaperTable = getattr(sts, what)(options)
         return result
     if what == "table1":
-        from bertflow.reproduction import table1
+        from bertflow.paper import table1
 
         return table1.run(options.encoder, data=options.data)
     if what == "table6":
-        from bertflow.reproduction import table6
+        from bertflow.paper import table6
 
         return table6.run(options.encoder, data=options.data, unit=unit, preset=options.preset)
     if what == "table8":
-        from bertflow.reproduction import table8
+        from bertflow.paper import table8
 
         return table8.run(options, learning_rate=learning_rate, folder=output)
     raise InputError(f"There is no {what!r} to reproduce; choose from {', '.join((*TABLES, *FIGURES))}.")
 
 
 def _draw(what: str, options: Options, output: Path, unit: str, as_json: bool) -> None:
-    from bertflow.reproduction import figures
+    from bertflow.paper import figures
 
     if what == "figure1":
         figures.figure1(options.encoder, output, data=options.data)

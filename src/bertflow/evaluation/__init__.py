@@ -3,13 +3,13 @@
 Fetching data sets is ``bertflow.evaluation.download.download``, not listed here because it would hide its module.
 """
 
-from bertflow.evaluation.embeddings import CachedEncoder
 from bertflow.evaluation.evaluate import evaluate_task, task_similarities
-from bertflow.evaluation.folders import cache_folder, find_data
 from bertflow.evaluation.pairs import PairSet, Task, load_pairs_file
 from bertflow.evaluation.scores import Comparison, Score, compare, metric_value, score_pairs
 from bertflow.evaluation.search import SearchScore, score_search
 from bertflow.evaluation.tasks import TASKS, load_task
+from bertflow.storage.folders import cache_folder, find_data
+from bertflow.storage.vector_cache import CachedEncoder
 
 __all__ = [
     "TASKS",

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bertflow.atomic import atomic_file
 from bertflow.errors import InputError, require
-from bertflow.evaluation.folders import cache_folder
 from bertflow.evaluation.tasks import COUNTS, TASKS, hub_file
+from bertflow.storage.atomic import atomic_file
+from bertflow.storage.folders import cache_folder
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bertflow.errors import InputError
-from bertflow.textfiles import Row, listed, place, read_lines, read_table, read_tsv
+from bertflow.storage.text_files import Row, listed, place, read_lines, read_table, read_tsv
 
 Metric: TypeAlias = Literal["spearman", "pearson", "auc"]
 Vector: TypeAlias = npt.NDArray[np.float64]

@@ -9,7 +9,7 @@ import numpy as np
 
 from bertflow.errors import InputError
 from bertflow.evaluation.pairs import PairSet, collect_pairs, parse_score, parse_sentence
-from bertflow.textfiles import place, read_lines, read_tsv
+from bertflow.storage.text_files import place, read_lines, read_tsv
 
 logger = logging.getLogger(__name__)
 

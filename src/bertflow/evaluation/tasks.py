@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from bertflow.errors import InputError
-from bertflow.evaluation.folders import find_data
 from bertflow.evaluation.pairs import PairSet, Task, distinct, load_pairs_file
 from bertflow.evaluation.senteval import read_headed_pairs, read_sts_benchmark, read_sts_subset
+from bertflow.storage.folders import find_data
 
 logger = logging.getLogger(__name__)
 

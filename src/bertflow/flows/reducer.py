@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class Reducer(Protocol):
-    """What training asks of a group of processes; ``bertflow.distributed`` has one for torch.distributed.
+    """What training asks of a group of processes; ``bertflow.scale.torchrun`` has one for torch.distributed.
 
     Attributes:
         rank: This process's number, from 0.

@@ -23,7 +23,7 @@ import numpy as np
 from bertflow.arrays import Matrix, unit_rows
 from bertflow.calibrators import Calibrator, Identity, Whitening
 from bertflow.calibrators.names import make_calibrator
-from bertflow.encoder import as_encoder, check_sentences
+from bertflow.encoders.transformer import as_encoder, check_sentences
 from bertflow.errors import InputError
 from bertflow.integrations import index_folder
 from bertflow.integrations.faiss_transforms import (

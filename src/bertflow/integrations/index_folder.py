@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bertflow.atomic import atomic_folder, recover
 from bertflow.errors import ModelFolderError
 from bertflow.integrations.faiss_transforms import load_faiss, reason
 from bertflow.model import BertFlow
+from bertflow.storage.atomic import atomic_folder, recover
 from bertflow.version import __version__
 
 FORMAT = "bertflow-index"

@@ -22,7 +22,7 @@ import numpy as np
 from bertflow.arrays import Matrix
 from bertflow.calibrators import Calibrator, FlowCalibrator, Identity
 from bertflow.data import MINI
-from bertflow.encoder import TextEncoder, as_encoder
+from bertflow.encoders.transformer import TextEncoder, as_encoder
 from bertflow.errors import require
 from bertflow.model import BertFlow
 

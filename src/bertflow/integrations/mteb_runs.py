@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from bertflow.calibrators.names import make_calibrator
-from bertflow.comparison import TARGET
-from bertflow.encoder import TextEncoder
+from bertflow.encoders.transformer import TextEncoder
 from bertflow.errors import require
+from bertflow.evaluation.comparison import TARGET
 from bertflow.integrations.mteb import MTEBEncoder
 from bertflow.integrations.mteb_tasks import quiet_mteb, task_sentences
 from bertflow.model import BertFlow
-from bertflow.remembering import Remembering
+from bertflow.storage.remembering import Remembering
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,9 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 
 from bertflow.arrays import Matrix, cosine_of_pairs
-from bertflow.atomic import atomic_folder
 from bertflow.calibrators import Calibrator
 from bertflow.data import sample_pairs, sample_sentences
-from bertflow.encoder import Encoder, SentenceTransformerEncoder, TextEncoder
+from bertflow.encoders.transformer import Encoder, SentenceTransformerEncoder, TextEncoder
 from bertflow.errors import InputError, ModelFolderError, TruncationWarning, require
 from bertflow.evaluation import metric_value
 from bertflow.integrations.onnx_graph import HEAD, OPSET, WholeModel, calibrator_module, quiet_exporter, write_graph
@@ -40,6 +39,7 @@ from bertflow.integrations.onnx_model import (
     read_config,
 )
 from bertflow.model import BertFlow
+from bertflow.storage.atomic import atomic_folder
 from bertflow.version import __version__
 
 

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from bertflow.calibrators import Calibrator, FlowCalibrator
-from bertflow.encoder import Encoder
+from bertflow.encoders.pooling import pool
+from bertflow.encoders.transformer import Encoder
 from bertflow.errors import InputError
-from bertflow.pooling import pool
-from bertflow.portable import FlowStep, flatten_flow
+from bertflow.runtime.portable import FlowStep, flatten_flow
 
 OPSET, IR_VERSION = 18, 8  # old enough for onnxruntime 1.16, which was tried
 ONE_FILE = 2_000_000_000  # bytes of weights that fit into one file; protobuf ends at 2 GiB
@@ -62,7 +62,7 @@ class _Affine(nn.Module):
 
 
 class _Step(nn.Module):
-    """``bertflow.portable.FlowStep`` in torch."""
+    """``bertflow.runtime.portable.FlowStep`` in torch."""
 
     shift: Tensor
     mix: Tensor

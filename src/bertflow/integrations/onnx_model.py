@@ -20,7 +20,7 @@ import numpy as np
 
 from bertflow.arrays import Matrix, as_matrix, unit_rows
 from bertflow.errors import InputError, ModelFolderError, TruncationWarning, require
-from bertflow.sentences import batches_by_length, check_sentences
+from bertflow.texts import batches_by_length, check_sentences
 from bertflow.version import __version__
 
 FORMAT = "bertflow-onnx"

@@ -16,8 +16,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bertflow import persistence
-from bertflow.atomic import atomic_folder
 from bertflow.errors import BertflowError, InputError, require
 from bertflow.integrations.ray_inputs import (
     EMBEDDING,
@@ -29,6 +27,8 @@ from bertflow.integrations.ray_inputs import (
     text_column,
 )
 from bertflow.model import BertFlow
+from bertflow.storage import model_folder
+from bertflow.storage.atomic import atomic_folder
 
 # What goes to a worker as one task, and is done again if the worker dies: some ten thousands of sentences. Ray's own 128 MiB
 # would be a million, and a corpus in one file would keep one worker busy and the others idle.
@@ -142,8 +142,8 @@ def _packed(model: str | Path | BertFlow) -> dict[str, bytes]:
         if isinstance(model, BertFlow):
             folder = model.save_pretrained(Path(room) / "model", bundle_encoder=hasattr(model.encoder, "save"))
         else:
-            folder = persistence.locate(model)
-            persistence.load_config(folder)
+            folder = model_folder.locate(model)
+            model_folder.load_config(folder)
         return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 

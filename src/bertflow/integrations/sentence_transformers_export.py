@@ -20,15 +20,15 @@ from sklearn.utils.validation import check_is_fitted
 from tokenizers import Tokenizer
 
 from bertflow.calibrators import Calibrator, FlowCalibrator, WhiteningBesideFlow
-from bertflow.encoder import Encoder, SentenceTransformerEncoder, TextEncoder
+from bertflow.encoders.joined import JoinedEncoder
+from bertflow.encoders.pooling import LAYERS
+from bertflow.encoders.pretrained import quiet_transformers
+from bertflow.encoders.token_table import StaticEncoder, surrounding_ids
+from bertflow.encoders.transformer import Encoder, SentenceTransformerEncoder, TextEncoder
 from bertflow.errors import InputError, TruncationWarning, require
 from bertflow.integrations.hidden_states import keep_hidden_states, reads_hidden_states
-from bertflow.joined import JoinedEncoder
 from bertflow.model import BertFlow
-from bertflow.pooling import LAYERS
-from bertflow.pretrained import quiet_transformers
-from bertflow.sentences import word_tokens
-from bertflow.static import StaticEncoder, surrounding_ids
+from bertflow.texts import word_tokens
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

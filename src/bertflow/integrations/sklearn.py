@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bertflow.arrays import Matrix
 from bertflow.data import MINI
-from bertflow.encoder import TextEncoder, as_encoder, check_sentences
+from bertflow.encoders.transformer import TextEncoder, as_encoder, check_sentences
 from bertflow.errors import InputError
 
 

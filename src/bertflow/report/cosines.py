@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from bertflow.analysis.association import Vector
-from bertflow.inspection import BeforeAfter, Spaces
-from bertflow.inspection.measures import PARAPHRASES
+from bertflow.geometry import BeforeAfter, Spaces
+from bertflow.geometry.association import Vector
+from bertflow.geometry.measures import PARAPHRASES
 from bertflow.report.pairs import Pairs, cosines_of, random_ends
 
 DRAWN = 200_000

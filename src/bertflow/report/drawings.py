@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from bertflow.paper.figures import drawing
 from bertflow.report.cosines import WIDER
 from bertflow.report.findings import Findings
 from bertflow.report.maps import SpaceMap
 from bertflow.report.payload import spectrum_points
-from bertflow.reproduction.figures import drawing
 
 SIDES = ("before", "after")
 COLOURS = {"before": "#d55e00", "after": "#0072b2"}  # Okabe and Ito: told apart in every kind of colour vision

@@ -10,7 +10,7 @@ from pathlib import Path
 from bertflow.advice import Advice, advise
 from bertflow.errors import InputError
 from bertflow.evaluation import Task
-from bertflow.inspection import Analysis, Spaces, analyze_spaces
+from bertflow.geometry import Analysis, Spaces, analyze_spaces
 from bertflow.report.cosines import Cosines, random_cosines
 from bertflow.report.maps import SpaceMap, WordSpace, sentence_map, word_space
 from bertflow.report.pairs import (
@@ -63,7 +63,7 @@ def gather(
     """Look at spaces in every way that a report shows.
 
     Args:
-        spaces: As from ``bertflow.inspection.make_spaces``.
+        spaces: As from ``bertflow.geometry.make_spaces``.
         pairs: Pairs with gold scores.
         counts: A file of ``word count`` or ``token count`` lines.
         origin: Where things are from, for the commands that the verdict suggests.

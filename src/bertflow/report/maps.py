@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 
-from bertflow.analysis.association import Vector
-from bertflow.analysis.frequency import FrequencyTable, frequency_table
-from bertflow.analysis.neighbours import neighbour_distances
-from bertflow.analysis.rows import sample_indices
 from bertflow.arrays import Matrix
-from bertflow.inspection import Spaces
-from bertflow.inspection.tokens import count_tokens_of, has_token_embeddings, input_embeddings, token_ids, tokenizer_of
-from bertflow.reproduction.figures import main_directions
+from bertflow.geometry import Spaces
+from bertflow.geometry.association import Vector
+from bertflow.geometry.frequency import FrequencyTable, frequency_table
+from bertflow.geometry.neighbours import neighbour_distances
+from bertflow.geometry.rows import sample_indices
+from bertflow.geometry.tokens import count_tokens_of, has_token_embeddings, input_embeddings, token_ids, tokenizer_of
+from bertflow.paper.figures import main_directions
 
 SENTENCES = 20_000  # drawn at most; more would make the page heavy and the picture no clearer
 WORDS = 10_000  # as many as Table 1 looks at

@@ -11,7 +11,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from bertflow.inspection import ReadableTable, readable_tables
+from bertflow.geometry import ReadableTable, readable_tables
 from bertflow.report import prose
 from bertflow.report.findings import Findings
 from bertflow.report.payload import page_data, safe_json

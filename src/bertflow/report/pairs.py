@@ -9,15 +9,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
-from bertflow.analysis.association import Vector
-from bertflow.analysis.lexical import LexicalSummary, edit_distances, lexical_summary
-from bertflow.analysis.neighbours import nearest
-from bertflow.analysis.rows import sample_indices
 from bertflow.arrays import Matrix, cosine_of_pairs
 from bertflow.errors import MissingExtraError
 from bertflow.evaluation import Comparison, Score, Task, compare, score_pairs, task_similarities
 from bertflow.evaluation.scores import Setting
-from bertflow.inspection import BeforeAfter, Spaces
+from bertflow.geometry import BeforeAfter, Spaces
+from bertflow.geometry.association import Vector
+from bertflow.geometry.lexical import LexicalSummary, edit_distances, lexical_summary
+from bertflow.geometry.neighbours import nearest
+from bertflow.geometry.rows import sample_indices
 
 SEARCHED = 5000  # sentences among which neighbours are looked for: all pairs are compared
 PLOTTED = 2000  # pairs in a scatter of similarity against edit distance

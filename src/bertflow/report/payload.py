@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from bertflow.analysis.association import Vector
 from bertflow.arrays import Matrix
-from bertflow.inspection import BeforeAfter
+from bertflow.geometry import BeforeAfter
+from bertflow.geometry.association import Vector
 from bertflow.report.cosines import WIDER, Cosines, CosineSpread
 from bertflow.report.findings import Findings
 from bertflow.report.maps import SpaceMap

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from bertflow.advice.result import SCALES, Advice, signed
-from bertflow.analysis.frequency import ByBin, FrequencyTable
-from bertflow.inspection import ReadableTable
-from bertflow.inspection.tables import NOTHING
+from bertflow.geometry import ReadableTable
+from bertflow.geometry.frequency import ByBin, FrequencyTable
+from bertflow.geometry.tables import NOTHING
 from bertflow.report.cosines import TAILS, Cosines, CosineSpread
 from bertflow.report.findings import Findings
 from bertflow.report.maps import SpaceMap, WordSpace

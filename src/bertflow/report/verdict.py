@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from bertflow.calibrators.names import make_calibrator
 from bertflow.errors import InputError
-from bertflow.inspection import Analysis
+from bertflow.geometry import Analysis
 from bertflow.report.pairs import Judgement
 
 Tone: TypeAlias = Literal["better", "worse", "unclear", "unproven"]

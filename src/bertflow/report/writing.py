@@ -7,16 +7,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bertflow.atomic import atomic_file
 from bertflow.calibrators import Calibrator
 from bertflow.errors import InputError, require
 from bertflow.evaluation import Task
-from bertflow.inspection import Spaces, make_spaces
+from bertflow.geometry import Spaces, make_spaces
 from bertflow.model import BertFlow
 from bertflow.report.anonymity import hide_texts
 from bertflow.report.findings import gather
 from bertflow.report.page import render
 from bertflow.report.verdict import Origin, Verdict
+from bertflow.storage.atomic import atomic_file
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,0 @@
-"""The geometry of embeddings, ours or anyone's: takes arrays, never encoders or calibrators."""

@@ -1,0 +1,214 @@
+"""Sentence vectors from single tokens: each token is encoded once, alone; a text is the weighted mean of its tokens.
+
+The paper finds word frequency to be what distorts the space, but treats it only after pooling. Here it is treated before:
+a token weighs as much as it surprises, −log p(token) in the user's own text, and punctuation weighs nothing. No text goes
+through the transformer any more, only its vocabulary does, once; so encoding is a table look-up.
+
+A mean of vectors keeps little of which vectors they were. So it is not a token's vector that is averaged (the average of
+embedding and last layer, each standardised) but random Fourier features of it (Rahimi & Recht, 2007): the dot product of two
+means is then the mean of a Gaussian kernel over all pairs of tokens, to which near tokens count and far ones do not.
+`results/beyond.md` tells what else was tried.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import safetensors.numpy
+import scipy.sparse
+import torch
+from sklearn.kernel_approximation import RBFSampler
+from tokenizers import Tokenizer
+from tqdm.auto import tqdm
+
+from bertflow.arrays import Matrix
+from bertflow.encoders.transformer import Encoder, check_sentences
+from bertflow.errors import InputError, ModelFolderError
+from bertflow.encoders.pooling import LayerReader
+from bertflow.texts import word_tokens
+
+Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+
+UNSEEN = 0.5  # how often a token that the text lacks is taken to occur
+TOKENS_AT_ONCE = 512
+FEATURES = 1024  # of a token; fewer lose, more gain nothing
+TABLE, TOKENIZER = "table.safetensors", "tokenizer.json"
+
+
+class StaticEncoder:
+    """A table of token vectors and how much each token counts.
+
+    Args:
+        name: Of the encoder that the vectors come from.
+        tokenizer: Cuts texts into tokens.
+        vectors: Features of each token, (tokens, k).
+        weights: How much each token counts, (tokens,).
+        nothing: The vector of a text without any token, (k,).
+
+    Example:
+        >>> encoder = StaticEncoder.distill(Encoder("mini"), ["A sentence of the corpus.", "And one more."])
+        >>> encoder.encode(["One sentence."]).shape
+        (1, 1024)
+    """
+
+    def __init__(self, name: str, tokenizer: Tokenizer, vectors: Matrix, weights: Matrix, nothing: Matrix) -> None:
+        self.name, self.tokenizer = name, tokenizer
+        self.vectors, self.weights, self.nothing = vectors, weights, nothing
+        self.dim = int(vectors.shape[1])
+        self.tokenizer.no_padding()
+        self.tokenizer.no_truncation()
+
+    @classmethod
+    def distill(
+        cls,
+        encoder: Encoder,
+        sentences: Sequence[str] | None = None,
+        *,
+        random_state: int = 0,
+        show_progress_bar: bool = False,
+    ) -> StaticEncoder:
+        """Encode each token of an encoder's vocabulary alone; weigh it by how rare it is in ``sentences``.
+
+        Args:
+            encoder: Any transformer with a fast tokenizer.
+            sentences: The user's text; without it all tokens count alike, until ``weighted_by``.
+            random_state: Seeds the features.
+            show_progress_bar: Show progress.
+        """
+        if not has_fast_tokenizer(encoder):
+            raise InputError(
+                f"Vectors of single tokens need a transformer with a fast tokenizer, given by its name or folder; "
+                f"{getattr(encoder, 'name', encoder)!r} is none. Use another preset than 'best'."
+            )
+        tokenizer = Tokenizer.from_str(encoder.tokenizer.backend_tokenizer.to_str())
+        words = word_tokens(encoder.tokenizer)
+        tokens = encode_alone(encoder, range(len(encoder.tokenizer)), show_progress_bar=show_progress_bar)
+        layers = np.concatenate([tokens, encode_alone(encoder, [None])], axis=1)
+        rows = fourier_features(standardized_average(layers, words), words, random_state)
+        new = cls(encoder.name, tokenizer, rows[:-1], words.astype(np.float32), rows[-1])
+        return new if sentences is None else new.weighted_by(sentences)
+
+    def weighted_by(self, sentences: Sequence[str]) -> StaticEncoder:
+        """Return it with every token weighted by its surprise in ``sentences``: −log of its share of all tokens."""
+        counts = UNSEEN + np.bincount(self._tokens(check_sentences(sentences))[0], minlength=len(self.vectors))
+        surprise = -np.log(counts / counts.sum()) * (self.weights > 0)
+        return StaticEncoder(self.name, self.tokenizer, self.vectors, surprise.astype(np.float32), self.nothing)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of the vectors, the weights and the tokenizer."""
+        digest = hashlib.sha256(self.tokenizer.to_str().encode())
+        for array in (self.vectors, self.weights, self.nothing):
+            digest.update(array.tobytes())
+        return digest.hexdigest()[:32]
+
+    def describe(self) -> dict[str, Any]:
+        """Return what it is, as JSON; ``save`` keeps the rest."""
+        return {"kind": "static", "name": self.name, "dim": self.dim, "fingerprint": self.fingerprint}
+
+    def encode(self, sentences: Sequence[str], *, show_progress_bar: bool = False) -> Matrix:
+        """Map n texts to float32 vectors (n, k); of texts without any word, all tokens count alike."""
+        texts = check_sentences(sentences)
+        tokens, lengths = self._tokens(texts)
+        text = np.repeat(np.arange(len(texts)), lengths)
+        total = np.bincount(text, self.weights[tokens], len(texts))
+        weights = np.where(total[text] > 0, self.weights[tokens] / np.maximum(total, 1e-12)[text], 1 / lengths[text])
+        shape = len(texts), len(self.vectors)
+        vectors = scipy.sparse.csr_array((weights.astype(np.float32), (text, tokens)), shape) @ self.vectors
+        vectors[lengths == 0] = self.nothing
+        return vectors
+
+    def _tokens(
+        self, texts: list[str]
+    ) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.int64]]]:
+        """Return the tokens of all texts in a row, and how many each text has."""
+        rows = [encoding.ids for encoding in self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+        lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+        return np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(lengths.sum())), lengths
+
+    def save(self, folder: str | Path) -> None:
+        """Write the table and the tokenizer to ``folder``; vectors in half precision, as they will be used again."""
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        arrays = {"vectors": self.vectors.astype(np.float16), "weights": self.weights, "nothing": self.nothing}
+        safetensors.numpy.save_file(arrays, Path(folder) / TABLE, {"name": self.name})
+        self.tokenizer.save(str(Path(folder) / TOKENIZER))
+
+    save_table = save
+
+    @classmethod
+    def load(cls, folder: str | Path) -> StaticEncoder:
+        """Read what ``save`` wrote."""
+        place = Path(folder)
+        try:
+            with safetensors.safe_open(place / TABLE, "numpy") as file:
+                arrays = {name: file.get_tensor(name) for name in ("vectors", "weights", "nothing")}
+                name = file.metadata()["name"]
+            arrays["vectors"] = arrays["vectors"].astype(np.float32)
+            return cls(name, Tokenizer.from_file(str(place / TOKENIZER)), **arrays)
+        except Exception as error:  # tokenizers raises plain Exception
+            raise ModelFolderError(
+                f"{place} holds no table of token vectors ({error}): copy it again, or fit anew."
+            ) from None
+
+
+def has_fast_tokenizer(encoder: object) -> bool:
+    """Whether an encoder has tokens whose vectors can be had: a transformer with a fast tokenizer."""
+    return isinstance(encoder, Encoder) and encoder.tokenizer.is_fast
+
+
+@torch.inference_mode()
+def encode_alone(encoder: Encoder, tokens: Sequence[int | None], *, show_progress_bar: bool = False) -> Matrix:
+    """Vectors (2, n, d) of single tokens between the model's special ones, of its embedding and last layer; None: no token."""
+    (before, after), padding = surrounding_ids(encoder.tokenizer), encoder.tokenizer.pad_token_id
+    found = np.empty((2, len(tokens), encoder.dim), dtype=np.float32)
+    bar = tqdm(total=len(tokens), desc="encoding the vocabulary", disable=not show_progress_bar)
+    with bar, LayerReader(encoder.model, "embedding-last-avg") as reader:
+        for start in range(0, len(tokens), TOKENS_AT_ONCE):
+            part = tokens[start : start + TOKENS_AT_ONCE]
+            rows = [[*before, *([] if token is None else [token]), *after] or [padding] for token in part]
+            ids = torch.tensor(rows, device=encoder.device)
+            states = reader(ids, torch.ones_like(ids))
+            for layer in (0, -1):
+                found[layer, start : start + len(part)] = states[layer].float().mean(1).cpu().numpy()
+            bar.update(len(part))
+    return found
+
+
+def standardized_average(layers: Matrix, words: Mask) -> Matrix:
+    """Average (n, d) of layers (l, n, d), each dimension of each brought to the same deviation over the words' vectors.
+
+    Without it a layer of long vectors, or a few dimensions of it, would be all there is: two of SmolLM2's 576 have two thirds
+    of its last layer's variance.
+
+    Args:
+        layers: Vectors of tokens, those of ``words`` first.
+        words: Which of them are words.
+    """
+    lexicon = layers[:, : len(words)][:, words] if words.any() else layers
+    deviation = lexicon.std(axis=1, keepdims=True)
+    return ((layers - lexicon.mean(axis=1, keepdims=True)) / np.where(deviation > 0, deviation, 1)).mean(axis=0)
+
+
+def fourier_features(vectors: Matrix, words: Mask, seed: int, count: int = FEATURES, width: float = 1.0) -> Matrix:
+    """Random Fourier features (n, count) of token vectors (n, d); the kernel is ``width`` times as wide as words lie apart.
+
+    ``words`` says which of the first vectors are those of words.
+    """
+    lexicon = vectors[: len(words)][words] if words.any() else vectors
+    unit = width * np.sqrt(lexicon.var(axis=0).sum()) or 1.0
+    sampler = RBFSampler(gamma=0.5, n_components=count, random_state=seed)
+    # half precision, since that is what is kept: a model that was loaded gives the same vectors
+    return sampler.fit_transform((vectors - lexicon.mean(axis=0)) / unit).astype(np.float16).astype(np.float32)
+
+
+def surrounding_ids(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """Return the special tokens that stand before and after every text."""
+    empty, letter = tokenizer("")["input_ids"], tokenizer("a")["input_ids"]
+    count = next((i for i, (a, b) in enumerate(zip(empty, letter, strict=False)) if a != b), len(empty))
+    return empty[:count], empty[count:]

@@ -1,0 +1,325 @@
+"""Text → (n, d): any Hugging Face model, a local folder, the mini encoder that ships inside, or a SentenceTransformer."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from tqdm.auto import tqdm
+
+from bertflow.arrays import Matrix, choose_device
+from bertflow.encoders.batching import Batch, pad
+from bertflow.threads import compute_ahead
+from bertflow.data import MINI, mini_folder
+from bertflow.errors import InputError, TruncationWarning
+from bertflow.encoders.packing import pack_linear_layers
+from bertflow.encoders.pooling import LayerReader, check_pooling, pool
+from bertflow.encoders.pretrained import load_pretrained, quiet_transformers
+from bertflow.texts import batches_by_length as batches_by_length
+from bertflow.texts import check_sentences as check_sentences
+from bertflow.texts import word_tokens
+from bertflow.encoders.word_vectors import AveragedWordVectors
+
+DEFAULT_POOLING = "first-last-avg"
+View: TypeAlias = tuple[str, bool]  # a pooling, and whether only words are pooled
+# All but cuDNN's, which compiles itself anew for every shape of batch: 60 ms each (H200, torch 2.11).
+ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+
+
+class TextEncoder(Protocol):
+    """What bertflow asks of an encoder: this much, and a flow can be fitted on top of it."""
+
+    name: str
+    dim: int
+
+    @property
+    def fingerprint(self) -> str:
+        """Identify weights and settings: equal fingerprints give equal vectors."""
+
+    def encode(self, sentences: Sequence[str], *, show_progress_bar: bool = False) -> Matrix:
+        """Map n texts to (n, d)."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what is needed to load it again, as JSON."""
+
+
+class Encoder:
+    """A frozen transformer with a pooling.
+
+    Args:
+        model: ``"mini"`` (ships with bertflow, no network), a Hugging Face id, or a local folder.
+        pooling: One of ``bertflow.POOLINGS``; the default gives the paper's figures.
+        max_length: Tokens read of each text; longer ones are cut with one warning. Default: what the model allows.
+        device: Default: cuda, then mps, then cpu.
+        dtype: Of the transformer. Default: float32 on a CPU or mps; on cuda the checkpoint's own. Vectors are float32 always.
+        words_only: Pool only tokens that have a letter or a digit: no punctuation, no special tokens (but ``cls`` stays).
+        token_budget: Tokens a batch, padding included. Default: 2 048 on a CPU, 65 536 elsewhere.
+        revision: A branch, tag or commit of the model on the hub.
+        token: Access token for private models.
+        local_files_only: Never ask the hub.
+
+    Example:
+        >>> Encoder("mini").encode(["One sentence.", "And another."]).shape
+        (2, 256)
+    """
+
+    def __init__(
+        self,
+        model: str | Path = MINI,
+        pooling: str = DEFAULT_POOLING,
+        *,
+        max_length: int | None = None,
+        device: str | torch.device | None = None,
+        dtype: torch.dtype | None = None,
+        words_only: bool = False,
+        token_budget: int | None = None,
+        revision: str | None = None,
+        token: str | None = None,
+        local_files_only: bool = False,
+    ) -> None:
+        self.name = str(model)
+        self.pooling = check_pooling(pooling)
+        self.device = choose_device(device)
+        path = str(mini_folder()) if self.name == MINI and not Path(MINI).is_dir() else self.name
+        hub = {"revision": revision, "token": token, "local_files_only": local_files_only}
+        self.tokenizer, self._loaded = load_pretrained(path, _dtype(dtype, self.device), hub)
+        encoder = self._loaded.get_encoder() if self._loaded.config.is_encoder_decoder else self._loaded
+        self.model = encoder.eval().requires_grad_(False).to(self.device)
+        if self.device.type == "cpu":
+            pack_linear_layers(self.model)
+        self.revision = getattr(self.model.config, "_commit_hash", None) or revision
+        self.dim = int(self.model.config.hidden_size)
+        self.max_length = _max_length(max_length, self.tokenizer, self.model)
+        self.words_only = words_only
+        self.token_budget = token_budget or (2048 if self.device.type == "cpu" else 65_536)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of the weights, the vocabulary and the settings."""
+        digest = hashlib.sha256(f"{self.pooling} {self.max_length}{' words only' * self.words_only}".encode())
+        _digest_weights(digest, self.model)
+        digest.update(repr(sorted(self.tokenizer.get_vocab().items())).encode())
+        return digest.hexdigest()[:32]
+
+    def describe(self) -> dict[str, Any]:
+        """Return what is needed to load this encoder again."""
+        return {
+            "kind": "transformers",
+            "name": self.name,
+            "revision": self.revision,
+            "pooling": self.pooling,
+            "max_length": self.max_length,
+            "words_only": self.words_only,
+            "dim": self.dim,
+            "fingerprint": self.fingerprint,
+        }
+
+    def save(self, folder: str | Path) -> None:
+        """Write the transformer and its tokenizer to ``folder``.
+
+        A decoder goes with it, although unused: an encoder alone is saved in a layout that transformers cannot load again.
+        """
+        with quiet_transformers():
+            self._loaded.save_pretrained(folder)
+            self.tokenizer.save_pretrained(folder)
+
+    def encode(self, sentences: Sequence[str], *, show_progress_bar: bool = False) -> Matrix:
+        """Map n texts to float32 vectors (n, d), in the order of the input.
+
+        Texts are sorted by length and batched by tokens, equal ones are encoded once, and in float32 a text's vector does
+        not depend on its neighbours (within 1e-5). An empty text gets the vector of the model's special tokens.
+        """
+        return self.encode_views(sentences, [(self.pooling, self.words_only)], show_progress_bar=show_progress_bar)[0]
+
+    def encode_views(
+        self, sentences: Sequence[str], views: Sequence[View], *, show_progress_bar: bool = False
+    ) -> list[Matrix]:
+        """Pool n texts in several ways in one pass through the transformer; return (n, d) of each view.
+
+        Args:
+            sentences: n texts.
+            views: Poolings, each with whether only words are pooled; those of the encoder itself do not matter.
+            show_progress_bar: Show progress.
+        """
+        texts = check_sentences(sentences)
+        distinct = list(dict.fromkeys(texts))
+        vectors, cut = np.empty((len(distinct), len(views) * self.dim), dtype=np.float32), 0
+        bar = tqdm(total=len(distinct), desc=f"encoding with {Path(self.name).name}", disable=not show_progress_bar)
+        with bar, LayerReader(self.model, *(pooling for pooling, _ in views)) as reader, sdpa_kernel(ATTENTION):
+            encode_batch = partial(self._encode_batch, reader, views)
+            for batch, (found, arrived) in compute_ahead(encode_batch, self._batches(distinct), self.device):
+                if arrived is not None:
+                    arrived.synchronize()
+                vectors[batch.rows] = found.numpy()
+                cut += batch.cut
+                bar.update(len(batch.rows))
+        if cut:
+            warnings.warn(
+                f"{cut} of {len(distinct)} texts have more than {self.max_length} tokens; only the first {self.max_length} "
+                "of each were read. Split long texts, or raise max_length if the model allows it.",
+                TruncationWarning,
+                stacklevel=3,
+            )
+        if len(distinct) < len(texts):
+            place = {text: row for row, text in enumerate(distinct)}
+            vectors = vectors[[place[text] for text in texts]]
+        return [np.ascontiguousarray(part) for part in np.split(vectors, len(views), axis=1)]
+
+    def _batches(self, texts: list[str]) -> Iterator[Batch]:
+        """Tokenise a few batches' worth of texts at a time, longest first, so that memory stays flat."""
+        order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
+        step = max(1024, self.token_budget // 8)
+        for start in range(0, len(order), step):
+            chunk = order[start : start + step]
+            ids, cut = self._tokenize([texts[row] for row in chunk])
+            lengths = [len(row) for row in ids]
+            for rows in batches_by_length(lengths, self._budget(sum(lengths))):
+                padded = pad([ids[row] for row in rows], self.tokenizer.pad_token_id)
+                batch = Batch([chunk[row] for row in rows], *padded, sum(cut[row] for row in rows))
+                yield batch.pinned() if self.device.type == "cuda" else batch
+
+    def _budget(self, tokens: int) -> int:
+        """Tokens a batch: on a CPU several batches of few texts too, for less padding and work for every core."""
+        return self.token_budget if self.device.type != "cpu" else min(self.token_budget, max(256, tokens // 8))
+
+    def _tokenize(self, texts: list[str]) -> tuple[list[list[int]], list[bool]]:
+        """Return each text's token ids, and whether it was cut."""
+        if self.tokenizer.is_fast:  # 1.5 to 3 times as fast without all that transformers makes of it
+            tokenizer = self.tokenizer.backend_tokenizer
+            tokenizer.no_padding()
+            tokenizer.enable_truncation(self.max_length, direction=self.tokenizer.truncation_side)
+            encodings = tokenizer.encode_batch_fast(texts)
+            rows, cut = [encoding.ids for encoding in encodings], [bool(encoding.overflowing) for encoding in encodings]
+        else:
+            rows = self.tokenizer(texts, truncation=True, max_length=self.max_length)["input_ids"]
+            cut = [False] * len(texts)
+        # A tokenizer without special tokens gives an empty text no token at all, and there is no vector of nothing.
+        return [ids or [self.tokenizer.pad_token_id] for ids in rows], cut
+
+    @torch.inference_mode()
+    def _encode_batch(
+        self, reader: LayerReader, views: Sequence[View], batch: Batch
+    ) -> tuple[Tensor, torch.cuda.Event | None]:
+        """Return the views' vectors side by side on the CPU, and on cuda what tells when they have arrived there."""
+        ids, mask = (part.to(self.device, non_blocking=True) for part in (batch.ids, batch.mask))
+        states = reader(ids, mask)
+        parts = [pool(states, self._word_mask(ids, mask) if only_words else mask, how) for how, only_words in views]
+        vectors = torch.cat(parts, dim=1)
+        if self.device.type != "cuda":
+            return vectors.cpu(), None
+        return vectors.to("cpu", non_blocking=True), torch.cuda.current_stream(self.device).record_event()
+
+    @cached_property
+    def _words(self) -> Tensor:
+        return torch.from_numpy(word_tokens(self.tokenizer)).to(self.device)
+
+    def _word_mask(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Which tokens (n, tokens) are of words; all of a text that has none."""
+        words = mask * self._words[ids]
+        return torch.where(words.any(1, keepdim=True), words, mask)
+
+
+class SentenceTransformerEncoder:
+    """A ``SentenceTransformer`` with its own pooling, as an encoder for the flow.
+
+    Args:
+        model: The loaded model.
+        name: What to call it when saving; default: the id or folder it was loaded from.
+    """
+
+    def __init__(self, model: Any, name: str | None = None) -> None:
+        self.model = model
+        card, transformer = getattr(model, "model_card_data", None), getattr(model, "transformers_model", None)
+        source = getattr(getattr(transformer, "config", None), "_name_or_path", None)
+        self.name = str(name or getattr(card, "base_model", None) or source or "unnamed")
+        self.dim = int(model.get_embedding_dimension())
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of all weights and of the modules' classes and settings."""
+        digest = hashlib.sha256(f"{self.model.max_seq_length} {self.model!r}".encode())
+        _digest_weights(digest, self.model)
+        return digest.hexdigest()[:32]
+
+    def describe(self) -> dict[str, Any]:
+        """Return what is needed to load this encoder again."""
+        return {
+            "kind": "sentence-transformers",
+            "name": self.name,
+            "dim": self.dim,
+            "fingerprint": self.fingerprint,
+        }
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model to ``folder``."""
+        with quiet_transformers():
+            self.model.save_pretrained(str(folder))
+
+    def encode(self, sentences: Sequence[str], *, show_progress_bar: bool = False) -> Matrix:
+        """Map n texts to float32 vectors (n, d)."""
+        texts = check_sentences(sentences)
+        return np.asarray(self.model.encode(texts, show_progress_bar=show_progress_bar), dtype=np.float32)
+
+
+def as_encoder(encoder: Any, pooling: str | None = None, **options: Any) -> TextEncoder:
+    """Return an encoder for what users hand in: a name, folder or word-vector file, a SentenceTransformer, an encoder."""
+    if isinstance(encoder, str | Path) and Path(encoder).is_file():
+        encoder = AveragedWordVectors(encoder)
+        options = {}  # words have no device and no length
+    if isinstance(encoder, str | Path):
+        return Encoder(encoder, pooling or DEFAULT_POOLING, **options)
+    if pooling is not None or options:
+        raise InputError(
+            f"{type(encoder).__name__} brings its own pooling and settings; leave out "
+            f"{', '.join([*(['pooling'] if pooling else []), *options])}."
+        )
+    if hasattr(encoder, "get_embedding_dimension") and hasattr(encoder, "encode"):
+        return SentenceTransformerEncoder(encoder)
+    if hasattr(encoder, "fingerprint") and hasattr(encoder, "encode"):
+        return encoder
+    raise InputError(
+        f"An encoder is a model name, a folder, a SentenceTransformer or a bertflow Encoder; got {type(encoder).__name__}."
+    )
+
+
+def _digest_weights(digest: hashlib._Hash, model: torch.nn.Module) -> None:
+    """Add a model's weights to a hash, as float32: a float16 checkpoint is the same one on a CPU and on cuda."""
+    for name, value in sorted(model.state_dict().items()):
+        if ".pooler." in name:  # unused, and drawn anew at each load where the checkpoint lacks it
+            continue
+        digest.update(name.encode())
+        exact = value.detach().float() if value.is_floating_point() else value
+        digest.update(exact.cpu().contiguous().flatten().view(torch.uint8).numpy())
+
+
+def _dtype(dtype: torch.dtype | None, device: torch.device) -> torch.dtype | str:
+    """Half precision on a CPU is over ten times slower; transformers would keep a float16 checkpoint so."""
+    return dtype or ("auto" if device.type == "cuda" else torch.float32)
+
+
+def _max_length(asked: int | None, tokenizer: Any, model: Any) -> int:
+    limits = [tokenizer.model_max_length]
+    positions = getattr(model.config, "max_position_embeddings", None)
+    if positions:
+        limits.append(positions - _unused_positions(model))
+    limit = int(min(limit for limit in [*limits, 10**6] if limit > 0))
+    if asked is None:
+        return min(limit, 512)
+    if not (isinstance(asked, int) and 3 <= asked <= limit):
+        raise InputError(f"max_length must lie between 3 and {limit}, what the model reads; it was {asked!r}.")
+    return asked
+
+
+def _unused_positions(model: Any) -> int:
+    """RoBERTa's kind (CamemBERT, MPNet, Longformer…) counts positions from the padding id on: its table has a padding row."""
+    tables = (module for name, module in model.named_modules() if name.endswith("position_embeddings"))
+    padding = next((table.padding_idx for table in tables if isinstance(table, torch.nn.Embedding)), None)
+    return 0 if padding is None else int(padding) + 1

@@ -1,0 +1,1 @@
+"""Saved models without torch: numpy applies them."""

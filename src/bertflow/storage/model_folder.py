@@ -1,0 +1,285 @@
+"""The only module that knows the disk format and the hub: config.json + model.safetensors + README.md [+ encoder/].
+
+Reading a folder needs numpy and safetensors alone, for readers without torch; the rest is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from bertflow.data import MINI, MINI_FLOW, mini_flow_folder
+from bertflow.errors import BertflowError, ModelFolderError
+from bertflow.storage.atomic import atomic_file, atomic_folder, recover
+from bertflow.storage.cards import Result, is_hub_id, merged, model_card, renewed
+from bertflow.version import __version__
+
+if TYPE_CHECKING:
+    from bertflow.arrays import Matrix
+    from bertflow.calibrators import Calibrator
+
+FORMAT = "bertflow"
+FORMAT_VERSION = 1
+CONFIG, WEIGHTS, CARD, ENCODER = "config.json", "model.safetensors", "README.md", "encoder"
+
+
+def save(
+    folder: str | Path,
+    config: dict[str, Any],
+    arrays: dict[str, Matrix],
+    write_encoder: Callable[[Path], None] | None = None,
+) -> Path:
+    """Write a model folder whole or not at all.
+
+    Args:
+        folder: Where; an earlier bertflow model there is replaced, anything else is left alone and refused.
+        config: Settings as JSON: ``calibrator``, and for a model ``encoder``, ``training``, ``results``, ``card``.
+        arrays: The calibrator's arrays.
+        write_encoder: Writes the encoder into the folder it is given, to bundle it.
+    """
+    target = Path(folder)
+    if target.exists() and not _is_ours(target):
+        raise ModelFolderError(
+            f"{target} exists and is not a bertflow model; nothing was written. Give another folder or empty this one."
+        )
+    # safetensors writes the memory as it lies: a transposed array would come back scrambled
+    straight = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    weights = safetensors.numpy.save(straight, metadata={"format": FORMAT})
+    head = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "bertflow_version": __version__,
+        "weights_sha256": hashlib.sha256(weights).hexdigest(),
+        "bundled_encoder": write_encoder is not None,
+    }
+    with atomic_folder(target) as temporary:
+        if write_encoder:
+            write_encoder(temporary / ENCODER)
+        (temporary / WEIGHTS).write_bytes(weights)
+        (temporary / CONFIG).write_text(_as_json(head | config), encoding="utf-8")
+        (temporary / CARD).write_text(model_card(config, target.name), encoding="utf-8")
+    return target
+
+
+def load(folder: str | Path) -> tuple[dict[str, Any], dict[str, Matrix]]:
+    """Read (config, arrays) of a model folder, refusing with a sentence what is damaged, foreign or newer."""
+    folder = Path(folder)
+    config = load_config(folder)
+    path = folder / WEIGHTS
+    if not path.is_file():
+        raise ModelFolderError(f"{path} is missing: copy the whole folder again, or fit the model anew.")
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != config.get("weights_sha256"):
+        raise ModelFolderError(
+            f"{path} is damaged or not the file that belongs to its {CONFIG} (the checksum differs): copy the folder again, "
+            "or fit the model anew."
+        )
+    try:
+        return config, safetensors.numpy.load(content)
+    except safetensors.SafetensorError as error:
+        raise ModelFolderError(f"{path} is not a safetensors file ({error}): fit the model anew.") from None
+
+
+def load_config(folder: str | Path) -> dict[str, Any]:
+    """Read and check a model folder's config.json."""
+    recover(folder)
+    path = Path(folder) / CONFIG
+    if not path.is_file():
+        what = "holds no config.json" if Path(folder).is_dir() else "does not exist"
+        raise ModelFolderError(f"{folder} {what}: it is not a bertflow model. `bertflow fit` makes one.")
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ModelFolderError(f"{path} is damaged ({error}): copy the folder again, or fit the model anew.") from None
+    if isinstance(config, dict) and config.get("format") == "bertflow-onnx":
+        raise ModelFolderError(f"{folder} is a model for onnxruntime: open it with bertflow.OnnxModel.from_pretrained.")
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        kind = config.get("model_type", "another program") if isinstance(config, dict) else "another program"
+        raise ModelFolderError(
+            f"{path} was not written by bertflow but by {kind}. To fit a flow on that model: "
+            f"BertFlow.fit(sentences, encoder={str(folder)!r})."
+        )
+    version = config.get("format_version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise ModelFolderError(
+            f"{path} has format version {version}, written by bertflow {config.get('bertflow_version')}; this is bertflow "
+            f"{__version__}, which reads up to {FORMAT_VERSION}. Run  pip install --upgrade bertflow"
+        )
+    return config
+
+
+def locate(path_or_id: str | Path, **hub: Any) -> Path:
+    """Return the local folder of a model, downloading it from the Hugging Face hub when it is an id.
+
+    Args:
+        path_or_id: A folder, ``"mini-flow"`` (ships inside), or an id such as ``"someone/bert-base-uncased-flow"``.
+        hub: ``revision``, ``token``, ``cache_dir``, ``local_files_only``, ``force_download``.
+    """
+    folder = Path(path_or_id)
+    recover(folder)
+    text = str(path_or_id)
+    if text == MINI_FLOW and not folder.is_dir():
+        return mini_flow_folder()
+    if folder.is_dir() or text.count("/") != 1 or text.startswith((".", "/", "~")):
+        return folder
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(text, **hub))
+    except Exception as error:  # the hub client raises many kinds, offline alone gives four
+        raise ModelFolderError(
+            f"{text!r} is not a folder here and could not be had from the Hugging Face hub (offline, misspelt or private?): "
+            f"{_first_line(error)}"
+        ) from error
+
+
+def save_calibrator(calibrator: Calibrator, folder: str | Path) -> Path:
+    """Write a fitted calibrator alone to a folder, whole or not at all: a model's folder without an encoder.
+
+    Args:
+        calibrator: Any calibrator of bertflow.
+        folder: Where; an earlier bertflow model there is replaced.
+    """
+    settings, arrays = calibrator.get_state()
+    return save(folder, {"calibrator": settings}, arrays)
+
+
+def load_calibrator(path_or_id: str | Path, *, device: str | None = None, **hub: Any) -> Calibrator:
+    """Load a saved calibrator, or that of a saved model.
+
+    Args:
+        path_or_id: A folder, ``"mini-flow"``, or an id on the Hugging Face hub.
+        device: Default: cuda, then mps, then cpu.
+        hub: ``revision``, ``token``, ``cache_dir``, ``local_files_only``, ``force_download``.
+    """
+    from bertflow.calibrators import Calibrator
+
+    folder = locate(path_or_id, **hub)
+    config, arrays = load(folder)
+    with hanging_together(folder):
+        return Calibrator.from_state(config["calibrator"], arrays, device=device)
+
+
+@contextmanager
+def hanging_together(folder: Path) -> Iterator[None]:
+    """Say of a folder whose parts are there but do not fit together that it is damaged, and what to do."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, BertflowError) as error:
+        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise ModelFolderError(
+            f"{folder / CONFIG} and {WEIGHTS} beside it do not make a model ({what}): copy the whole folder again, or fit "
+            "the model anew."
+        ) from error
+
+
+def add_results(folder: str | Path, results: Iterable[Result]) -> list[Result]:
+    """Write measured results into a saved model's config.json and model card; return all that are there now.
+
+    Args:
+        folder: A model's folder. Text that someone wrote into its card stays.
+        results: See ``bertflow.storage.cards``; one measured in the same way as an earlier one replaces it.
+    """
+    folder = Path(folder)
+    old = load_config(folder)
+    new = old | {"results": merged(old.get("results", ()), results)}
+    _rewrite(folder / CARD, renewed(_card(folder, old), old, new))
+    _rewrite(folder / CONFIG, _as_json(new))
+    return new["results"]
+
+
+def push(
+    folder: str | Path,
+    repo_id: str,
+    *,
+    private: bool | None = None,
+    token: str | None = None,
+    commit_message: str | None = None,
+    branch: str | None = None,
+    create_pr: bool = False,
+) -> str:
+    """Upload a saved model or calibrator to the Hugging Face hub in one commit; return the commit's address.
+
+    Args:
+        folder: What ``save_pretrained`` or ``save_calibrator`` wrote; its card will name ``repo_id`` as what to load.
+        repo_id: Such as ``"someone/bert-base-uncased-flow"``; made if it is not there.
+        private: Whether a new repository is for its owner only; default: as the owner's account says.
+        token: Default: that of `hf auth login` or ``HF_TOKEN``.
+        commit_message: Default: which version of bertflow wrote the model.
+        branch: Default: ``main``.
+        create_pr: Open a pull request instead of committing.
+    """
+    from huggingface_hub import HfApi, get_token
+
+    folder = Path(folder)
+    config, _ = load(folder)
+    _warn_of_an_encoder_that_others_lack(config)
+    message = commit_message or f"Model of bertflow {config['bertflow_version']}"
+    try:
+        api = HfApi(token=token)
+        repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        _rewrite(folder / CARD, renewed(_card(folder, config), config, config, repo_id))
+        commit = api.upload_folder(
+            repo_id=repo_id,
+            folder_path=folder,
+            commit_message=message,
+            revision=branch,
+            create_pr=create_pr,
+            delete_patterns=f"{ENCODER}/*",  # of an earlier push that bundled one
+        )
+    except Exception as error:  # the hub client raises many kinds
+        why = (
+            "offline, misspelt, or not yours to write to?"
+            if token or get_token()
+            else ("no access token was found: run  hf auth login  or set HF_TOKEN")
+        )
+        raise ModelFolderError(f"The model could not be pushed to {repo_id!r} ({why}): {_first_line(error)}") from error
+    return str(commit.pr_url or commit.commit_url)
+
+
+def _warn_of_an_encoder_that_others_lack(config: dict[str, Any]) -> None:
+    name = config.get("encoder", {}).get("name", MINI)
+    if not config.get("bundled_encoder") and name != MINI and not is_hub_id(name):
+        warnings.warn(
+            f"The encoder {name!r} is not on the hub, so others will have to give one with encoder=…: better save and push "
+            "with bundle_encoder=True.",
+            stacklevel=3,
+        )
+
+
+def _card(folder: Path, config: dict[str, Any]) -> str:
+    path = folder / CARD
+    return path.read_text(encoding="utf-8") if path.is_file() else model_card(config, folder.name)
+
+
+def _rewrite(path: Path, text: str) -> None:
+    with atomic_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _as_json(config: dict[str, Any]) -> str:
+    return json.dumps(config, indent=2) + "\n"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _is_ours(folder: Path) -> bool:
+    if not folder.is_dir():
+        return False
+    if not any(folder.iterdir()):
+        return True
+    try:
+        return json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("format") == FORMAT
+    except (OSError, ValueError, AttributeError):
+        return False
