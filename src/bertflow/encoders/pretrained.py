@@ -10,22 +10,37 @@ from typing import Any
 
 import torch
 
-from bertflow.data import MINI
-from bertflow.errors import InputError
+from bertflow.data import MINI, mini_folder
+from bertflow.errors import InputError, ModelFolderError, require
+from bertflow.storage.checkpoints import check_checkpoint, refuse_more_than_stored
+from bertflow.storage.hub import options_for
 
 
 def load_pretrained(path: str, dtype: torch.dtype | str, hub: dict[str, Any]) -> tuple[Any, Any]:
-    """Load tokenizer and transformer without pooler and head, quietly, or say in a sentence what is wrong."""
+    """Load tokenizer and transformer without pooler and head, quietly, or say in a sentence what is wrong.
+
+    Args:
+        path: A folder or an id on the hub.
+        dtype: Of the weights.
+        hub: ``revision``, ``token``, ``local_files_only``, and ``trust_remote_code``: whether Python code that comes with
+            the model may run, which it may only where the user said so in this very call.
+    """
     import transformers
 
     if not Path(path).is_dir() and path.count("/") != 1 and ("/" in path or path.startswith(".")):
         raise InputError(f"There is no folder {path!r}; give a folder, a Hugging Face id, or '{MINI}'.")
+    hub = options_for(path, {"trust_remote_code": False} | hub)
     try:
+        stored = None if Path(path) == mini_folder() else check_checkpoint(path)
         with quiet_transformers():
             tokenizer = transformers.AutoTokenizer.from_pretrained(path, **hub)
             config = transformers.AutoConfig.from_pretrained(path, **hub)
+            if stored:
+                refuse_more_than_stored(path, _parameters(config, hub["trust_remote_code"]), stored)
             load = _without_pooler(transformers.AutoModel.from_pretrained, config)
             model, info = load(path, dtype=dtype, config=config, output_loading_info=True, **hub)
+    except ModelFolderError as error:
+        raise InputError(str(error)) from None
     except Exception as error:  # damaged files alone raise four kinds
         raise InputError(_why_not(path, error)) from error
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # transformers makes one up where its files are absent
@@ -59,6 +74,18 @@ def quiet_transformers() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
+def _parameters(config: Any, trust_remote_code: bool) -> int:
+    """How many parameters a configuration makes, without memory for any.
+
+    Whatever a checkpoint lacks, transformers draws at random before it says so: a single wrong size takes minutes.
+    """
+    import transformers
+
+    with torch.device("meta"):
+        model = transformers.AutoModel.from_config(config, trust_remote_code=trust_remote_code)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
 def _without_pooler(load: Callable[..., Any], config: Any) -> Callable[..., Any]:
     """A pooler that the checkpoint lacks would be drawn at random, unused, with a long report in the terminal."""
     import transformers
@@ -74,6 +101,11 @@ def _without_pooler(load: Callable[..., Any], config: Any) -> Callable[..., Any]
 
 
 def _why_not(path: str, error: Exception) -> str:
+    if "trust_remote_code=True" in str(error):  # what transformers asks for
+        return (
+            f"The model {path!r} comes with Python code of its own, which was not run. Read that code; if you trust it, say so "
+            "in this call: trust_remote_code=True, on the command line --trust-remote-code."
+        )
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if Path(path).is_dir():
         first = first if (Path(path) / "config.json").is_file() else "it has no config.json."
@@ -82,3 +114,23 @@ def _why_not(path: str, error: Exception) -> str:
         f"The model {path!r} is neither a folder here nor could it be had from the Hugging Face hub (offline, misspelt or "
         f"private?): {first} — use '{MINI}', which ships with bertflow, or a local folder."
     )
+
+
+def load_sentence_transformer(path: str, **options: Any) -> Any:
+    """Load a SentenceTransformer, or say in a sentence what is wrong; its own code runs only if the caller says so.
+
+    Args:
+        path: A folder or an id on the hub.
+        options: Of ``SentenceTransformer``, such as ``device``, ``local_files_only`` and ``trust_remote_code``.
+    """
+    library = require("sentence_transformers", "sentence-transformers")
+    options = options_for(path, {"trust_remote_code": False} | options)
+    try:
+        for config in Path(path).glob("**/config.json"):
+            check_checkpoint(config.parent)
+        with quiet_transformers():
+            return library.SentenceTransformer(path, **options)
+    except ModelFolderError as error:
+        raise InputError(str(error)) from None
+    except Exception as error:  # it raises many kinds
+        raise InputError(_why_not(path, error)) from error

@@ -125,7 +125,7 @@ def _load(encoder: Any) -> Any:
     path = str(folder) if folder.is_dir() else encoder.name
     with quiet_transformers():
         model, info = transformers.AutoModelForMaskedLM.from_pretrained(
-            path, revision=encoder.revision, dtype=torch.float32, output_loading_info=True
+            path, revision=encoder.revision, dtype=torch.float32, output_loading_info=True, trust_remote_code=False
         )
     if info["missing_keys"]:
         raise InputError(f"The checkpoint of {encoder.name!r} comes without its masked-language-model head.")

@@ -209,12 +209,18 @@ def _siamese(encoder: Encoder, settings: dict[str, Any]) -> Any:
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
     path = str(mini_folder()) if encoder.name == MINI and not Path(MINI).is_dir() else encoder.name
-    if AutoConfig.from_pretrained(path).is_encoder_decoder:
+    never = {"trust_remote_code": False}  # code that comes with a model: none of the paper's needs any
+    if AutoConfig.from_pretrained(path, **never).is_encoder_decoder:
         raise InputError(
             f"{path} has a decoder too; a tuned encoder without it could not be loaded again: take another."
         )
-    options = {"model_kwargs": {"dtype": torch.float32}, "max_seq_length": settings["max_length"]}
-    transformer = Transformer(path, **options)
+    transformer = Transformer(
+        path,
+        model_kwargs=never | {"dtype": torch.float32},
+        config_kwargs=never,
+        processor_kwargs=never,
+        max_seq_length=settings["max_length"],
+    )
     if transformer.tokenizer.pad_token_id is None:
         transformer.tokenizer.pad_token = encoder.tokenizer.pad_token
     return SentenceTransformer(modules=[transformer, Pooling(encoder.dim, encoder.pooling)], device="cpu")
