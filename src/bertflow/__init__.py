@@ -20,19 +20,33 @@ if TYPE_CHECKING:
         Standardize,
         Whitening,
     )
-    from bertflow.encoders.pooling import POOLINGS
+    from bertflow.encoders.base import View
+    from bertflow.encoders.pooling import POOLINGS, Pooling, register_pooling
+    from bertflow.encoders.token_table import TokenTable
     from bertflow.encoders.transformer import Encoder
+    from bertflow.encoders.views import Pooled
     from bertflow.errors import BertflowError, InputError, MissingExtraError, ModelFolderError, TruncationWarning
     from bertflow.geometry import analyze, find_outliers
     from bertflow.integrations.onnx_model import OnnxCalibrator, OnnxModel
-    from bertflow.integrations.sentence_transformers_export import attach
+    from bertflow.integrations.sentence_transformers_export import attach, to_sentence_transformer
     from bertflow.integrations.sklearn import SentenceVectors
     from bertflow.model import BertFlow
+    from bertflow.parts import Part
+    from bertflow.recipes import recipes, register_recipe
     from bertflow.report import write_report
     from bertflow.scale import fit_shards, transform_shards, write_shards
     from bertflow.storage.shards import Shards
 
 _HOME = {
+    "to_sentence_transformer": "bertflow.integrations.sentence_transformers_export",
+    "register_pooling": "bertflow.encoders.pooling",
+    "Pooling": "bertflow.encoders.pooling",
+    "register_recipe": "bertflow.recipes",
+    "recipes": "bertflow.recipes",
+    "Part": "bertflow.parts",
+    "Pooled": "bertflow.encoders.views",
+    "TokenTable": "bertflow.encoders.token_table",
+    "View": "bertflow.encoders.base",
     "BertFlow": "bertflow.model",
     "BertflowError": "bertflow.errors",
     "Calibrator": "bertflow.calibrators",
@@ -74,11 +88,16 @@ __all__ = [
     "ModelFolderError",
     "OnnxCalibrator",
     "OnnxModel",
+    "Part",
+    "Pooled",
+    "Pooling",
     "RemoveTopComponents",
     "SentenceVectors",
     "Shards",
     "Standardize",
+    "TokenTable",
     "TruncationWarning",
+    "View",
     "Whitening",
     "__version__",
     "advise",
@@ -86,6 +105,10 @@ __all__ = [
     "attach",
     "find_outliers",
     "fit_shards",
+    "recipes",
+    "register_pooling",
+    "register_recipe",
+    "to_sentence_transformer",
     "transform_shards",
     "write_report",
     "write_shards",

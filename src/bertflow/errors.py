@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
+from collections.abc import Iterable
 from types import ModuleType
 
 
@@ -43,3 +45,9 @@ def require(module: str, extra: str) -> ModuleType:
         raise MissingExtraError(
             f"This needs the package {package!r}, which is not installed: run  pip install 'bertflow[{extra}]'"
         ) from error
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """Return `` (did you mean 'best'?)`` for a name that is nearly one of the known ones, else nothing."""
+    near = difflib.get_close_matches(given, list(known), 1)
+    return f" (did you mean {near[0]!r}?)" if near else ""

@@ -32,7 +32,7 @@ def check_sentences(sentences: Sequence[str]) -> list[str]:
     return texts
 
 
-def batches_by_length(lengths: Sequence[int], token_budget: int) -> Iterator[list[int]]:
+def batches_by_length(lengths: Sequence[int], token_budget: int, batch_size: int | None = None) -> Iterator[list[int]]:
     """Yield row numbers, longest first, so that rows × longest row stays within the budget (one row always goes).
 
     A batch that is half full ends where the lengths change: of many texts, most batches then need no padding at all.
@@ -40,7 +40,7 @@ def batches_by_length(lengths: Sequence[int], token_budget: int) -> Iterator[lis
     batch: list[int] = []
     for row in np.argsort(lengths, kind="stable")[::-1].tolist():
         longest = lengths[batch[0]] if batch else 0
-        full = (len(batch) + 1) * longest > token_budget
+        full = (len(batch) + 1) * longest > token_budget or len(batch) == batch_size
         if batch and (full or (lengths[row] < longest and 2 * len(batch) * longest >= token_budget)):
             yield batch
             batch = []

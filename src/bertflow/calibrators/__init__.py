@@ -1,9 +1,8 @@
 """Calibrators: maps fitted without labels and applied after pooling. One contract, one room each."""
 
+from bertflow.calibrators.affine import Identity, RemoveTopComponents, Standardize, Whitening
 from bertflow.calibrators.base import Calibrator
-from bertflow.calibrators.beside import WhiteningBesideFlow
 from bertflow.calibrators.flow import FlowCalibrator
-from bertflow.calibrators.linear import Identity, RemoveTopComponents, Standardize, Whitening
 
 __all__ = [
     "Calibrator",
@@ -12,5 +11,4 @@ __all__ = [
     "RemoveTopComponents",
     "Standardize",
     "Whitening",
-    "WhiteningBesideFlow",
 ]

@@ -2,13 +2,14 @@
 
 *Calibration* here means: after pooling, before cosine, apply one map that was fitted on unlabelled vectors. A calibrator
 is a scikit-learn transformer (``fit``, ``transform``, ``inverse_transform``) that can say all it knows as plain
-settings and a dictionary of arrays, which is what ``bertflow.storage.model_folder`` writes to disk.
+settings and a dictionary of arrays, which is what ``save_pretrained`` writes to disk.
 """
 
 from __future__ import annotations
 
 import numbers
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -16,7 +17,11 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bertflow.arrays import Matrix
-from bertflow.errors import InputError
+from bertflow.errors import InputError, ModelFolderError
+from bertflow.storage import model_folder
+
+if TYPE_CHECKING:
+    from typing import Self
 
 
 class Calibrator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -63,6 +68,16 @@ class Calibrator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 f"Latents have {latents.shape[1]} dimensions; this calibrator gives {self._n_features_out}."
             )
         return latents
+
+    @property
+    def dim(self) -> int:
+        """Dimensions of the calibrated vectors."""
+        check_is_fitted(self)
+        return int(self._n_features_out)
+
+    def to(self, device: Any) -> Self:
+        """Move to a device what computes there; returns itself. Affine maps compute on the CPU."""
+        return self
 
     def transform(self, X: object) -> Matrix:
         """Map sentence vectors (n, d) to calibrated vectors (n, k)."""
@@ -113,6 +128,40 @@ class Calibrator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         except (KeyError, TypeError) as error:
             raise InputError(f"The settings of {name} are not what this version wrote: {error}.") from None
         calibrator._restore(arrays)
+        return calibrator
+
+    def save_pretrained(self, folder: str | Path) -> Path:
+        """Write this fitted calibrator to a folder of its own, whole or not at all.
+
+        Args:
+            folder: Where; an earlier model or calibrator of bertflow there is replaced.
+        """
+        settings, arrays = self.get_state()
+        return model_folder.save(Path(folder), {"calibrator": settings}, arrays)
+
+    @classmethod
+    def from_pretrained(cls, path_or_id: str | Path, *, device: str | None = None, **hub: Any) -> Self:
+        """Load a saved calibrator, or that of a saved model of one part.
+
+        Args:
+            path_or_id: A folder, ``"mini-flow"``, or an id on the Hugging Face hub.
+            device: Default: cuda, then mps, then cpu.
+            hub: ``revision``, ``token``, ``cache_dir``, ``local_files_only``, ``force_download``.
+        """
+        folder = model_folder.locate(path_or_id, **hub)
+        config, arrays = model_folder.load(folder)
+        with model_folder.consistent(folder):
+            parts = config.get("parts", ())
+            if len(parts) > 1:
+                raise ModelFolderError(
+                    f"{folder} holds a model of {len(parts)} parts, which has no single calibrator: load it with "
+                    "BertFlow.from_pretrained and see its parts."
+                )
+            settings = parts[0]["calibrator"] if parts else config["calibrator"]
+            arrays = model_folder.arrays_of_part(arrays, 0) if parts else arrays
+            calibrator = Calibrator.from_state(settings, arrays, device=device)
+        if not isinstance(calibrator, cls):
+            raise InputError(f"{folder} holds a {type(calibrator).__name__}, not a {cls.__name__}.")
         return calibrator
 
 

@@ -192,6 +192,11 @@ class FlowCalibrator(Calibrator):
         flow.load_state_dict({name: torch.tensor(value) for name, value in arrays.items()})
         self.flow_ = flow.to(choose_device(self.device))
 
+    def to(self, device: str | torch.device) -> FlowCalibrator:
+        """Move the fitted flow to a device; returns itself."""
+        self.flow_.to(choose_device(device))
+        return self
+
 
 def _finite(rows: Matrix) -> Matrix:
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 MINI = "mini"
 MINI_FLOW = "mini-flow"
+SHIPPED = (MINI_FLOW,)  # models of mini that were fitted on general text
+MINI_VERSION = "mini-1"  # what saved models name: another mini would give other vectors
 _HERE = Path(__file__).parent
 
 
@@ -16,9 +18,9 @@ def mini_folder() -> Path:
     return _HERE / MINI
 
 
-def mini_flow_folder() -> Path:
-    """Return the folder of the mini encoder's flow that was fitted on general text (results/fit_mini_flow.py)."""
-    return _HERE / MINI_FLOW
+def shipped_model(name: str) -> Path | None:
+    """Return the folder of a model that ships inside, ``"mini-flow"`` (results/fit_mini_flow.py); None for other names."""
+    return _HERE / name if name in SHIPPED else None
 
 
 def sample_sentences() -> list[str]:

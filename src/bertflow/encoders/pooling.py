@@ -10,6 +10,8 @@ name                   hidden states (0 = embeddings, −1 = last)   who
 ``cls``                first token of −1                           BERT CLS
 ``mean``               −1, mean over tokens                        BERT-base in the paper; SBERT
 ``max``                −1, maximum over tokens
+``last-token``         last token of −1                            decoders: PromptEOL, E5-Mistral
+``weighted-mean``      −1, later tokens weigh more                 SGPT
 ``last2avg``           −2 and −1, mean over tokens                 what the paper's name says
 ``first-last-avg``     1 and −1, mean over tokens                  **what the paper's figures are**
 ``embedding-last-avg`` 0 and −1, mean over tokens                  the PyTorch port, BERT-whitening
@@ -21,29 +23,92 @@ Token means are over all tokens of the attention mask, [CLS] and [SEP] included,
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from bertflow.errors import InputError
+from bertflow.errors import InputError, did_you_mean
 
-LAYERS: dict[str, tuple[int, ...]] = {
-    "cls": (-1,),
-    "mean": (-1,),
-    "max": (-1,),
-    "last2avg": (-2, -1),
-    "first-last-avg": (1, -1),
-    "embedding-last-avg": (0, -1),
-}
-POOLINGS = tuple(LAYERS)
+
+@dataclass(frozen=True)
+class Pooling:
+    """How hidden states become one vector a text.
+
+    Args:
+        name: What users call it.
+        layers: The hidden states it reads (0 = embeddings, -1 = last); several are averaged first.
+        reduce: Maps states (n, tokens, d) and the attention mask (n, tokens), padding on the right, to vectors (n, d).
+    """
+
+    name: str
+    layers: tuple[int, ...]
+    reduce: Callable[[Tensor, Tensor], Tensor]
+
+
+def first_token(states: Tensor, mask: Tensor) -> Tensor:
+    """The first token's state (n, d)."""
+    return states[:, 0]
+
+
+def last_token(states: Tensor, mask: Tensor) -> Tensor:
+    """The last real token's state (n, d): where a decoder has read the whole text."""
+    return states[torch.arange(len(states), device=states.device), mask.sum(1).long() - 1]
+
+
+def mean_of_tokens(states: Tensor, mask: Tensor) -> Tensor:
+    """The mean (n, d) over the tokens of the mask."""
+    inside = mask.unsqueeze(-1).bool()
+    return states.masked_fill(~inside, 0).sum(1) / inside.sum(1)
+
+
+def maximum_of_tokens(states: Tensor, mask: Tensor) -> Tensor:
+    """The maximum (n, d) over the tokens of the mask."""
+    return states.masked_fill(~mask.unsqueeze(-1).bool(), float("-inf")).amax(1)
+
+
+def weighted_mean_of_tokens(states: Tensor, mask: Tensor) -> Tensor:
+    """The mean (n, d) in which token i weighs i: in a decoder, later tokens have read more (SGPT, Muennighoff 2022)."""
+    weights = (mask.cumsum(1) * mask).unsqueeze(-1).to(states.dtype)
+    return (states.masked_fill(weights == 0, 0) * weights).sum(1) / weights.sum(1)
+
+
+POOLINGS: dict[str, Pooling] = {}
+
+
+def register_pooling(pooling: Pooling) -> Pooling:
+    """Add a pooling under its name: recipes, the command line and the tests know it from then on."""
+    POOLINGS[pooling.name] = pooling
+    return pooling
+
+
+for _name, _layers, _reduce in (
+    ("cls", (-1,), first_token),
+    ("mean", (-1,), mean_of_tokens),
+    ("max", (-1,), maximum_of_tokens),
+    ("last-token", (-1,), last_token),
+    ("weighted-mean", (-1,), weighted_mean_of_tokens),
+    ("last2avg", (-2, -1), mean_of_tokens),
+    ("first-last-avg", (1, -1), mean_of_tokens),
+    ("embedding-last-avg", (0, -1), mean_of_tokens),
+):
+    register_pooling(Pooling(_name, _layers, _reduce))
 
 
 def check_pooling(pooling: str) -> str:
     """Return ``pooling`` if it exists."""
-    if pooling not in LAYERS:
-        raise InputError(f"Unknown pooling {pooling!r}; choose from {', '.join(POOLINGS)}.")
+    if pooling not in POOLINGS:
+        raise InputError(
+            f"Unknown pooling {pooling!r}{did_you_mean(pooling, POOLINGS)}; choose from {', '.join(POOLINGS)}."
+        )
     return pooling
+
+
+def layers_of(pooling: str) -> tuple[int, ...]:
+    """Return the hidden states that a pooling reads."""
+    return POOLINGS[check_pooling(pooling)].layers
 
 
 def pool(hidden_states: Sequence[Tensor] | Mapping[int, Tensor], mask: Tensor, pooling: str) -> Tensor:
@@ -51,21 +116,16 @@ def pool(hidden_states: Sequence[Tensor] | Mapping[int, Tensor], mask: Tensor, p
 
     Args:
         hidden_states: Embedding output and each layer's output, each (n, tokens, d); or those that the pooling reads, by
-            their number in ``LAYERS``.
+            their number.
         mask: Attention mask (n, tokens), 1 for real tokens; padding is on the right.
         pooling: One of ``POOLINGS``.
 
     Returns:
         Vectors (n, d), float32.
     """
-    layers = [hidden_states[i].float() for i in LAYERS[check_pooling(pooling)]]
-    states = layers[0] if len(layers) == 1 else (layers[0] + layers[1]) / 2
-    if pooling == "cls":
-        return states[:, 0]
-    inside = mask.unsqueeze(-1).bool()
-    if pooling == "max":
-        return states.masked_fill(~inside, float("-inf")).amax(1)
-    return states.masked_fill(~inside, 0).sum(1) / inside.sum(1)
+    layers = [hidden_states[i].float() for i in layers_of(pooling)]
+    states = layers[0] if len(layers) == 1 else sum(layers[1:], layers[0]) / len(layers)
+    return POOLINGS[pooling].reduce(states, mask)
 
 
 class LayerReader:
@@ -78,13 +138,14 @@ class LayerReader:
     Args:
         model: The transformer.
         poolings: One or more of ``POOLINGS``.
+        layers: More hidden states to keep, by their number.
     """
 
-    def __init__(self, model: Any, *poolings: str) -> None:
+    def __init__(self, model: Any, *poolings: str, layers: Sequence[int] = ()) -> None:
         self.model = model
-        self._layers = {i for pooling in poolings for i in LAYERS[check_pooling(pooling)]}
+        self._layers = {*layers, *(i for pooling in poolings for i in layers_of(pooling))}
         self._count = int(model.config.num_hidden_layers)
-        # what LAYERS calls a hidden state, and the layer that is given it: −2 is what the last layer is given
+        # what a pooling calls a hidden state, and the layer that is given it: −2 is what the last layer is given
         numbers = {i: i % (self._count + 1) for i in self._layers}
         self._inner = {i: number for i, number in numbers.items() if number < self._count}
         self._stack = _layer_stack(model)

@@ -13,108 +13,118 @@ means is then the mean of a Gaussian kernel over all pairs of tokens, to which n
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import safetensors.numpy
-import scipy.sparse
 import torch
-from sklearn.kernel_approximation import RBFSampler
 from tokenizers import Tokenizer
 from tqdm.auto import tqdm
 
 from bertflow.arrays import Matrix
-from bertflow.encoders.transformer import Encoder, check_sentences
-from bertflow.errors import InputError, ModelFolderError
+from bertflow.encoders.base import TextEncoder, View
 from bertflow.encoders.pooling import LayerReader
-from bertflow.texts import word_tokens
+from bertflow.errors import InputError, ModelFolderError
+from bertflow.texts import check_sentences, word_tokens
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 UNSEEN = 0.5  # how often a token that the text lacks is taken to occur
 TOKENS_AT_ONCE = 512
+TEXTS_AT_ONCE = 8192
 FEATURES = 1024  # of a token; fewer lose, more gain nothing
 TABLE, TOKENIZER = "table.safetensors", "tokenizer.json"
 
 
-class StaticEncoder:
+class Features(NamedTuple):
+    """What an encoder's vocabulary becomes: features of each token (t, k), which are words (t,), those of no text (k,)."""
+
+    vectors: Matrix
+    words: Mask
+    nothing: Matrix
+
+
+_MADE: WeakKeyDictionary[Any, dict[tuple[int, int], Features]] = WeakKeyDictionary()
+
+
+class TokenTable(View):
     """A table of token vectors and how much each token counts.
 
     Args:
-        name: Of the encoder that the vectors come from.
+        features: Dimensions of the vectors.
+        random_state: Seeds them.
+
+    Attributes:
         tokenizer: Cuts texts into tokens.
         vectors: Features of each token, (tokens, k).
         weights: How much each token counts, (tokens,).
         nothing: The vector of a text without any token, (k,).
 
     Example:
-        >>> encoder = StaticEncoder.distill(Encoder("mini"), ["A sentence of the corpus.", "And one more."])
-        >>> encoder.encode(["One sentence."]).shape
+        >>> view = TokenTable().fit(Encoder("mini"), ["A sentence of the corpus.", "And one more."])
+        >>> view.encode(["One sentence."]).shape
         (1, 1024)
     """
 
-    def __init__(self, name: str, tokenizer: Tokenizer, vectors: Matrix, weights: Matrix, nothing: Matrix) -> None:
-        self.name, self.tokenizer = name, tokenizer
-        self.vectors, self.weights, self.nothing = vectors, weights, nothing
-        self.dim = int(vectors.shape[1])
-        self.tokenizer.no_padding()
-        self.tokenizer.no_truncation()
+    learns: ClassVar[bool] = True
+    needs_encoder: ClassVar[bool] = False
+    tokenizer: Tokenizer
+    vectors: Matrix
+    weights: Matrix
+    nothing: Matrix
 
-    @classmethod
-    def distill(
-        cls,
-        encoder: Encoder,
-        sentences: Sequence[str] | None = None,
-        *,
-        random_state: int = 0,
-        show_progress_bar: bool = False,
-    ) -> StaticEncoder:
-        """Encode each token of an encoder's vocabulary alone; weigh it by how rare it is in ``sentences``.
+    def __init__(self, features: int = FEATURES, *, random_state: int = 0) -> None:
+        self.features = features
+        self.random_state = random_state
 
-        Args:
-            encoder: Any transformer with a fast tokenizer.
-            sentences: The user's text; without it all tokens count alike, until ``weighted_by``.
-            random_state: Seeds the features.
-            show_progress_bar: Show progress.
-        """
+    def _bind(self, encoder: TextEncoder, show_progress_bar: bool) -> None:
         if not has_fast_tokenizer(encoder):
             raise InputError(
                 f"Vectors of single tokens need a transformer with a fast tokenizer, given by its name or folder; "
-                f"{getattr(encoder, 'name', encoder)!r} is none. Use another preset than 'best'."
+                f"{getattr(encoder, 'name', encoder)!r} is none. Use a recipe without them, such as 'whitening' or 'flow'."
             )
+        made = _MADE.setdefault(encoder, {})
+        key = self.features, self.random_state
+        if key not in made:
+            made[key] = _features(encoder, *key, show_progress_bar=show_progress_bar)
         tokenizer = Tokenizer.from_str(encoder.tokenizer.backend_tokenizer.to_str())
-        words = word_tokens(encoder.tokenizer)
-        tokens = encode_alone(encoder, range(len(encoder.tokenizer)), show_progress_bar=show_progress_bar)
-        layers = np.concatenate([tokens, encode_alone(encoder, [None])], axis=1)
-        rows = fourier_features(standardized_average(layers, words), words, random_state)
-        new = cls(encoder.name, tokenizer, rows[:-1], words.astype(np.float32), rows[-1])
-        return new if sentences is None else new.weighted_by(sentences)
+        self._take(tokenizer, made[key].vectors, made[key].words.astype(np.float32), made[key].nothing)
 
-    def weighted_by(self, sentences: Sequence[str]) -> StaticEncoder:
-        """Return it with every token weighted by its surprise in ``sentences``: −log of its share of all tokens."""
-        counts = UNSEEN + np.bincount(self._tokens(check_sentences(sentences))[0], minlength=len(self.vectors))
+    def _take(self, tokenizer: Tokenizer, vectors: Matrix, weights: Matrix, nothing: Matrix) -> None:
+        self.tokenizer, self.vectors, self.weights, self.nothing = tokenizer, vectors, weights, nothing
+        self.tokenizer.no_padding()
+        self.tokenizer.no_truncation()
+        self.dim = int(vectors.shape[1])
+        self.__dict__.pop("fingerprint", None)
+
+    def learn(self, texts: Iterable[str]) -> None:
+        """Weigh every token by its surprise in ``texts``: -log of its share of all tokens."""
+        counts, stream = np.full(len(self.vectors), UNSEEN), iter(texts)
+        while part := list(islice(stream, TEXTS_AT_ONCE)):
+            counts += np.bincount(self._tokens(check_sentences(part))[0], minlength=len(self.vectors))
         surprise = -np.log(counts / counts.sum()) * (self.weights > 0)
-        return StaticEncoder(self.name, self.tokenizer, self.vectors, surprise.astype(np.float32), self.nothing)
+        self.weights = surprise.astype(np.float32)
+        self.__dict__.pop("fingerprint", None)
 
     @cached_property
-    def fingerprint(self) -> str:
+    def fingerprint(self) -> str:  # type: ignore[override]
         """Hash of the vectors, the weights and the tokenizer."""
         digest = hashlib.sha256(self.tokenizer.to_str().encode())
         for array in (self.vectors, self.weights, self.nothing):
-            digest.update(array.tobytes())
+            digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()[:32]
 
-    def describe(self) -> dict[str, Any]:
-        """Return what it is, as JSON; ``save`` keeps the rest."""
-        return {"kind": "static", "name": self.name, "dim": self.dim, "fingerprint": self.fingerprint}
-
-    def encode(self, sentences: Sequence[str], *, show_progress_bar: bool = False) -> Matrix:
+    def encode(self, texts: Sequence[str], *, show_progress_bar: bool = False) -> Matrix:
         """Map n texts to float32 vectors (n, k); of texts without any word, all tokens count alike."""
-        texts = check_sentences(sentences)
+        import scipy.sparse
+
+        texts = check_sentences(texts)
         tokens, lengths = self._tokens(texts)
         text = np.repeat(np.arange(len(texts)), lengths)
         total = np.bincount(text, self.weights[tokens], len(texts))
@@ -124,46 +134,49 @@ class StaticEncoder:
         vectors[lengths == 0] = self.nothing
         return vectors
 
-    def _tokens(
-        self, texts: list[str]
-    ) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.int64]]]:
+    def _tokens(self, texts: list[str]) -> tuple[Numbers, Numbers]:
         """Return the tokens of all texts in a row, and how many each text has."""
         rows = [encoding.ids for encoding in self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
         lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
         return np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(lengths.sum())), lengths
 
-    def save(self, folder: str | Path) -> None:
+    def save(self, folder: Path) -> None:
         """Write the table and the tokenizer to ``folder``; vectors in half precision, as they will be used again."""
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         arrays = {"vectors": self.vectors.astype(np.float16), "weights": self.weights, "nothing": self.nothing}
-        safetensors.numpy.save_file(arrays, Path(folder) / TABLE, {"name": self.name})
-        self.tokenizer.save(str(Path(folder) / TOKENIZER))
+        safetensors.numpy.save_file(arrays, folder / TABLE)
+        self.tokenizer.save(str(folder / TOKENIZER))
 
-    save_table = save
-
-    @classmethod
-    def load(cls, folder: str | Path) -> StaticEncoder:
-        """Read what ``save`` wrote."""
-        place = Path(folder)
+    def restore(self, folder: Path, described: dict[str, Any], encoder: Any) -> None:
+        """Read what ``save`` wrote; the encoder itself is not needed."""
+        self.encoder = encoder
         try:
-            with safetensors.safe_open(place / TABLE, "numpy") as file:
+            with safetensors.safe_open(folder / TABLE, "numpy") as file:
                 arrays = {name: file.get_tensor(name) for name in ("vectors", "weights", "nothing")}
-                name = file.metadata()["name"]
             arrays["vectors"] = arrays["vectors"].astype(np.float32)
-            return cls(name, Tokenizer.from_file(str(place / TOKENIZER)), **arrays)
+            self._take(Tokenizer.from_file(str(folder / TOKENIZER)), **arrays)
         except Exception as error:  # tokenizers raises plain Exception
             raise ModelFolderError(
-                f"{place} holds no table of token vectors ({error}): copy it again, or fit anew."
+                f"{folder} holds no table of token vectors ({error}): copy it again, or fit the model again."
             ) from None
 
 
 def has_fast_tokenizer(encoder: object) -> bool:
     """Whether an encoder has tokens whose vectors can be had: a transformer with a fast tokenizer."""
-    return isinstance(encoder, Encoder) and encoder.tokenizer.is_fast
+    return hasattr(encoder, "encode_views") and bool(encoder.tokenizer.is_fast)
+
+
+def _features(encoder: Any, count: int, seed: int, *, show_progress_bar: bool = False) -> Features:
+    """Encode each token of an encoder's vocabulary alone, and turn its vectors into features."""
+    words = word_tokens(encoder.tokenizer)
+    tokens = encode_alone(encoder, range(len(encoder.tokenizer)), show_progress_bar=show_progress_bar)
+    layers = np.concatenate([tokens, encode_alone(encoder, [None])], axis=1)
+    rows = fourier_features(standardized_average(layers, words), words, seed, count)
+    return Features(rows[:-1], words, rows[-1])
 
 
 @torch.inference_mode()
-def encode_alone(encoder: Encoder, tokens: Sequence[int | None], *, show_progress_bar: bool = False) -> Matrix:
+def encode_alone(encoder: Any, tokens: Sequence[int | None], *, show_progress_bar: bool = False) -> Matrix:
     """Vectors (2, n, d) of single tokens between the model's special ones, of its embedding and last layer; None: no token."""
     (before, after), padding = surrounding_ids(encoder.tokenizer), encoder.tokenizer.pad_token_id
     found = np.empty((2, len(tokens), encoder.dim), dtype=np.float32)
@@ -202,6 +215,8 @@ def fourier_features(vectors: Matrix, words: Mask, seed: int, count: int = FEATU
     """
     lexicon = vectors[: len(words)][words] if words.any() else vectors
     unit = width * np.sqrt(lexicon.var(axis=0).sum()) or 1.0
+    from sklearn.kernel_approximation import RBFSampler
+
     sampler = RBFSampler(gamma=0.5, n_components=count, random_state=seed)
     # half precision, since that is what is kept: a model that was loaded gives the same vectors
     return sampler.fit_transform((vectors - lexicon.mean(axis=0)) / unit).astype(np.float16).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Text → (n, d): any Hugging Face model, a local folder, the mini encoder that ships inside, or a SentenceTransformer."""
+"""Text → (n, d) by a frozen transformer: any Hugging Face model, a local folder, or the mini encoder that ships inside."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,37 +18,19 @@ from tqdm.auto import tqdm
 from bertflow.arrays import Matrix, choose_device
 from bertflow.encoders.batching import Batch, pad
 from bertflow.threads import compute_ahead
-from bertflow.data import MINI, mini_folder
+from bertflow.data import MINI, MINI_VERSION, mini_folder
 from bertflow.errors import InputError, TruncationWarning
 from bertflow.encoders.packing import pack_linear_layers
+from bertflow.encoders.base import Reading
 from bertflow.encoders.pooling import LayerReader, check_pooling, pool
 from bertflow.encoders.pretrained import load_pretrained, quiet_transformers
 from bertflow.texts import batches_by_length as batches_by_length
 from bertflow.texts import check_sentences as check_sentences
 from bertflow.texts import word_tokens
-from bertflow.encoders.word_vectors import AveragedWordVectors
 
 DEFAULT_POOLING = "first-last-avg"
-View: TypeAlias = tuple[str, bool]  # a pooling, and whether only words are pooled
 # All but cuDNN's, which compiles itself anew for every shape of batch: 60 ms each (H200, torch 2.11).
 ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-
-
-class TextEncoder(Protocol):
-    """What bertflow asks of an encoder: this much, and a flow can be fitted on top of it."""
-
-    name: str
-    dim: int
-
-    @property
-    def fingerprint(self) -> str:
-        """Identify weights and settings: equal fingerprints give equal vectors."""
-
-    def encode(self, sentences: Sequence[str], *, show_progress_bar: bool = False) -> Matrix:
-        """Map n texts to (n, d)."""
-
-    def describe(self) -> dict[str, Any]:
-        """Return what is needed to load it again, as JSON."""
 
 
 class Encoder:
@@ -65,6 +47,7 @@ class Encoder:
         revision: A branch, tag or commit of the model on the hub.
         token: Access token for private models.
         local_files_only: Never ask the hub.
+        trust_remote_code: Run Python code that comes with the model. Only if you have read it; it is never remembered.
 
     Example:
         >>> Encoder("mini").encode(["One sentence.", "And another."]).shape
@@ -84,12 +67,14 @@ class Encoder:
         revision: str | None = None,
         token: str | None = None,
         local_files_only: bool = False,
+        trust_remote_code: bool = False,
     ) -> None:
-        self.name = str(model)
+        self.name = MINI if str(model) == MINI_VERSION else str(model)
         self.pooling = check_pooling(pooling)
         self.device = choose_device(device)
         path = str(mini_folder()) if self.name == MINI and not Path(MINI).is_dir() else self.name
-        hub = {"revision": revision, "token": token, "local_files_only": local_files_only}
+        hub: dict[str, Any] = {"revision": revision, "token": token, "local_files_only": local_files_only}
+        hub["trust_remote_code"] = trust_remote_code
         self.tokenizer, self._loaded = load_pretrained(path, _dtype(dtype, self.device), hub)
         encoder = self._loaded.get_encoder() if self._loaded.config.is_encoder_decoder else self._loaded
         self.model = encoder.eval().requires_grad_(False).to(self.device)
@@ -105,15 +90,15 @@ class Encoder:
     def fingerprint(self) -> str:
         """Hash of the weights, the vocabulary and the settings."""
         digest = hashlib.sha256(f"{self.pooling} {self.max_length}{' words only' * self.words_only}".encode())
-        _digest_weights(digest, self.model)
+        digest_weights(digest, self.model)
         digest.update(repr(sorted(self.tokenizer.get_vocab().items())).encode())
         return digest.hexdigest()[:32]
 
     def describe(self) -> dict[str, Any]:
         """Return what is needed to load this encoder again."""
         return {
-            "kind": "transformers",
-            "name": self.name,
+            "class": "Encoder",
+            "name": MINI_VERSION if self.name == MINI else self.name,
             "revision": self.revision,
             "pooling": self.pooling,
             "max_length": self.max_length,
@@ -137,25 +122,41 @@ class Encoder:
         Texts are sorted by length and batched by tokens, equal ones are encoded once, and in float32 a text's vector does
         not depend on its neighbours (within 1e-5). An empty text gets the vector of the model's special tokens.
         """
-        return self.encode_views(sentences, [(self.pooling, self.words_only)], show_progress_bar=show_progress_bar)[0]
+        reading = Reading(self.pooling, self.words_only)
+        return self.encode_views(sentences, [reading], show_progress_bar=show_progress_bar)[0]
+
+    def to(self, device: str | torch.device) -> Encoder:
+        """Move the transformer to a device. Returns itself."""
+        self.device = choose_device(device)
+        self.model.to(self.device)
+        self.__dict__.pop("_words", None)
+        return self
 
     def encode_views(
-        self, sentences: Sequence[str], views: Sequence[View], *, show_progress_bar: bool = False
+        self,
+        sentences: Sequence[str],
+        views: Sequence[Reading],
+        *,
+        batch_size: int | None = None,
+        show_progress_bar: bool = False,
     ) -> list[Matrix]:
-        """Pool n texts in several ways in one pass through the transformer; return (n, d) of each view.
+        """Pool n texts in several ways in one pass through the transformer; return (n, d) of each reading.
 
         Args:
             sentences: n texts.
             views: Poolings, each with whether only words are pooled; those of the encoder itself do not matter.
+            batch_size: The largest number of texts in a pass; by default the token budget alone decides.
             show_progress_bar: Show progress.
         """
         texts = check_sentences(sentences)
         distinct = list(dict.fromkeys(texts))
         vectors, cut = np.empty((len(distinct), len(views) * self.dim), dtype=np.float32), 0
         bar = tqdm(total=len(distinct), desc=f"encoding with {Path(self.name).name}", disable=not show_progress_bar)
-        with bar, LayerReader(self.model, *(pooling for pooling, _ in views)) as reader, sdpa_kernel(ATTENTION):
+        with bar, LayerReader(self.model, *(view.pooling for view in views)) as reader, sdpa_kernel(ATTENTION):
             encode_batch = partial(self._encode_batch, reader, views)
-            for batch, (found, arrived) in compute_ahead(encode_batch, self._batches(distinct), self.device):
+            for batch, (found, arrived) in compute_ahead(
+                encode_batch, self._batches(distinct, batch_size), self.device
+            ):
                 if arrived is not None:
                     arrived.synchronize()
                 vectors[batch.rows] = found.numpy()
@@ -173,7 +174,7 @@ class Encoder:
             vectors = vectors[[place[text] for text in texts]]
         return [np.ascontiguousarray(part) for part in np.split(vectors, len(views), axis=1)]
 
-    def _batches(self, texts: list[str]) -> Iterator[Batch]:
+    def _batches(self, texts: list[str], batch_size: int | None = None) -> Iterator[Batch]:
         """Tokenise a few batches' worth of texts at a time, longest first, so that memory stays flat."""
         order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
         step = max(1024, self.token_budget // 8)
@@ -181,7 +182,7 @@ class Encoder:
             chunk = order[start : start + step]
             ids, cut = self._tokenize([texts[row] for row in chunk])
             lengths = [len(row) for row in ids]
-            for rows in batches_by_length(lengths, self._budget(sum(lengths))):
+            for rows in batches_by_length(lengths, self._budget(sum(lengths)), batch_size):
                 padded = pad([ids[row] for row in rows], self.tokenizer.pad_token_id)
                 batch = Batch([chunk[row] for row in rows], *padded, sum(cut[row] for row in rows))
                 yield batch.pinned() if self.device.type == "cuda" else batch
@@ -206,7 +207,7 @@ class Encoder:
 
     @torch.inference_mode()
     def _encode_batch(
-        self, reader: LayerReader, views: Sequence[View], batch: Batch
+        self, reader: LayerReader, views: Sequence[Reading], batch: Batch
     ) -> tuple[Tensor, torch.cuda.Event | None]:
         """Return the views' vectors side by side on the CPU, and on cuda what tells when they have arrived there."""
         ids, mask = (part.to(self.device, non_blocking=True) for part in (batch.ids, batch.mask))
@@ -227,70 +228,7 @@ class Encoder:
         return torch.where(words.any(1, keepdim=True), words, mask)
 
 
-class SentenceTransformerEncoder:
-    """A ``SentenceTransformer`` with its own pooling, as an encoder for the flow.
-
-    Args:
-        model: The loaded model.
-        name: What to call it when saving; default: the id or folder it was loaded from.
-    """
-
-    def __init__(self, model: Any, name: str | None = None) -> None:
-        self.model = model
-        card, transformer = getattr(model, "model_card_data", None), getattr(model, "transformers_model", None)
-        source = getattr(getattr(transformer, "config", None), "_name_or_path", None)
-        self.name = str(name or getattr(card, "base_model", None) or source or "unnamed")
-        self.dim = int(model.get_embedding_dimension())
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Hash of all weights and of the modules' classes and settings."""
-        digest = hashlib.sha256(f"{self.model.max_seq_length} {self.model!r}".encode())
-        _digest_weights(digest, self.model)
-        return digest.hexdigest()[:32]
-
-    def describe(self) -> dict[str, Any]:
-        """Return what is needed to load this encoder again."""
-        return {
-            "kind": "sentence-transformers",
-            "name": self.name,
-            "dim": self.dim,
-            "fingerprint": self.fingerprint,
-        }
-
-    def save(self, folder: str | Path) -> None:
-        """Write the model to ``folder``."""
-        with quiet_transformers():
-            self.model.save_pretrained(str(folder))
-
-    def encode(self, sentences: Sequence[str], *, show_progress_bar: bool = False) -> Matrix:
-        """Map n texts to float32 vectors (n, d)."""
-        texts = check_sentences(sentences)
-        return np.asarray(self.model.encode(texts, show_progress_bar=show_progress_bar), dtype=np.float32)
-
-
-def as_encoder(encoder: Any, pooling: str | None = None, **options: Any) -> TextEncoder:
-    """Return an encoder for what users hand in: a name, folder or word-vector file, a SentenceTransformer, an encoder."""
-    if isinstance(encoder, str | Path) and Path(encoder).is_file():
-        encoder = AveragedWordVectors(encoder)
-        options = {}  # words have no device and no length
-    if isinstance(encoder, str | Path):
-        return Encoder(encoder, pooling or DEFAULT_POOLING, **options)
-    if pooling is not None or options:
-        raise InputError(
-            f"{type(encoder).__name__} brings its own pooling and settings; leave out "
-            f"{', '.join([*(['pooling'] if pooling else []), *options])}."
-        )
-    if hasattr(encoder, "get_embedding_dimension") and hasattr(encoder, "encode"):
-        return SentenceTransformerEncoder(encoder)
-    if hasattr(encoder, "fingerprint") and hasattr(encoder, "encode"):
-        return encoder
-    raise InputError(
-        f"An encoder is a model name, a folder, a SentenceTransformer or a bertflow Encoder; got {type(encoder).__name__}."
-    )
-
-
-def _digest_weights(digest: hashlib._Hash, model: torch.nn.Module) -> None:
+def digest_weights(digest: hashlib._Hash, model: torch.nn.Module) -> None:
     """Add a model's weights to a hash, as float32: a float16 checkpoint is the same one on a CPU and on cuda."""
     for name, value in sorted(model.state_dict().items()):
         if ".pooler." in name:  # unused, and drawn anew at each load where the checkpoint lacks it

@@ -67,7 +67,12 @@ class AveragedWordVectors:
 
     def describe(self) -> dict[str, Any]:
         """Return what is needed to load them again."""
-        return {"kind": "word-vectors", "name": str(self.path), "dim": self.dim, "fingerprint": self.fingerprint}
+        return {
+            "class": "AveragedWordVectors",
+            "name": str(self.path),
+            "dim": self.dim,
+            "fingerprint": self.fingerprint,
+        }
 
     def encode(self, sentences: Sequence[str], *, show_progress_bar: bool = False) -> Vector:
         """Return one vector a sentence, (n, d); reads the file at most once, and only for words never met before."""

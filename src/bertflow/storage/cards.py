@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertflow.data import MINI
+from bertflow.data import MINI, MINI_VERSION
 from bertflow.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 Result = dict[str, Any]
 
 SIMILARITY = "sentence-similarity"
+TAGS = ("bertflow", "bert-flow", SIMILARITY, "feature-extraction", "sentence-embeddings")
 _WANTED = ("task", "dataset", "metric", "value")
 _METRICS = {  # ours → (the name that MTEB's cards use, for readers)
     "spearman": ("cos_sim_spearman", "Spearman ×100 of cosines"),
     "pearson": ("cos_sim_pearson", "Pearson ×100 of cosines"),
     "auc": ("cos_sim_auc", "AUC ×100 of cosines"),
 }
-_NAME_IN_CARD = re.compile(r'(?:from_pretrained|load_calibrator)\("(.+)"\)')
+_NAME_IN_CARD = re.compile(r'from_pretrained\("(.+)"\)')
 
 
 def measured(dataset: str, score: Score, split: str | None = "test") -> Result:
@@ -63,18 +64,19 @@ def model_card(config: dict[str, Any], name: str) -> str:
     """Return the README.md of a saved model or calibrator.
 
     Args:
-        config: What config.json says: ``calibrator``, and where known ``encoder``, ``training``, ``results``, ``card``.
+        config: What config.json says: ``encoder`` and ``parts``, or ``calibrator`` alone, and where known ``recipe``,
+            ``training``, ``results``, ``card``.
         name: What to load it by: a folder or an id on the hub.
     """
     from huggingface_hub import ModelCardData
 
-    encoder, calibrator = config.get("encoder"), config["calibrator"]
+    encoder, calibrators = config.get("encoder"), _calibrators(config)
     results = merged((), config.get("results", ()))
     base = encoder["name"] if encoder and is_hub_id(encoder["name"]) else None
     front = {
         "library_name": "bertflow",
         "pipeline_tag": SIMILARITY if encoder else "feature-extraction",
-        "tags": ["bertflow", "bert-flow", SIMILARITY, "feature-extraction", "sentence-embeddings", calibrator["class"]],
+        "tags": [*TAGS, *dict.fromkeys(calibrator["class"] for calibrator in calibrators)],
         "base_model": base,
         "base_model_relation": "adapter" if base else None,  # frozen, with a small map on top: not a fine-tune
         "model_name": Path(name).name if results else None,
@@ -84,10 +86,10 @@ def model_card(config: dict[str, Any], name: str) -> str:
     training = dict(config.get("training", {}))
     parts = [
         f"---\n{ModelCardData(**front).to_yaml()}\n---",
-        _of_model(encoder, calibrator, name) if encoder else _of_calibrator(calibrator, name),
+        _of_model(config, name) if encoder else _of_calibrator(calibrators[0], name),
         _results_table(results) if results else "",
         _training_data(training.pop("sentences", None), training.pop("sentences_sha256", None)),
-        "## Settings\n\n" + _table(("setting", "value"), {**calibrator["params"], **training}.items()),
+        "## Settings\n\n" + _table(("setting", "value"), _settings(config, training)),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -113,22 +115,51 @@ def renewed(card: str, old: dict[str, Any], new: dict[str, Any], name: str | Non
     data: Any = edited.data
     theirs = [r for r in data.eval_results or () if not any(r.is_equal_except_value(new) for new in ours)]
     data.eval_results = [*theirs, *ours]
-    data.model_name = data.model_name or new["calibrator"]["class"]
+    data.model_name = data.model_name or _title(new)
     return str(edited)
 
 
 def is_hub_id(name: str) -> bool:
     """Whether a name can be a model on the hub: no local path, not ours."""
-    return name != MINI and bool(re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name, re.ASCII)) and not Path(name).exists()
+    return (
+        name not in (MINI, MINI_VERSION)
+        and bool(re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name, re.ASCII))
+        and not Path(name).exists()
+    )
 
 
-def _of_model(encoder: dict[str, Any], calibrator: dict[str, Any], name: str) -> str:
+def _calibrators(config: dict[str, Any]) -> list[dict[str, Any]]:
+    """Settings of a model's calibrators, or of the calibrator alone."""
+    return [part["calibrator"] for part in config.get("parts", ())] or [config["calibrator"]]
+
+
+def _title(config: dict[str, Any]) -> str:
+    """The recipe's name, or the calibrators' classes."""
+    return str(config.get("recipe") or " beside ".join(calibrator["class"] for calibrator in _calibrators(config)))
+
+
+def _settings(config: dict[str, Any], training: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Rows of the table of settings: each part's view and calibrator, then what is known of the fit."""
+    parts = config.get("parts") or [{"calibrator": config["calibrator"]}]
+    rows = [("recipe", config.get("recipe"))]
+    for number, part in enumerate(parts, 1):
+        head = f"part {number}: " if len(parts) > 1 else ""
+        for known in (part.get("view"), part["calibrator"]):
+            if known:
+                rows.append((f"{head}{known['class']}", ""))
+                rows += [(f"{head}{name}", value) for name, value in known["params"].items() if value is not None]
+    return [row for row in [*rows, *training.items()] if row[1] is not None and row[1] != ""]
+
+
+def _of_model(config: dict[str, Any], name: str) -> str:
+    encoder = config["encoder"]
     short = encoder["name"] if is_hub_id(encoder["name"]) else Path(encoder["name"]).name  # no path of this machine
-    return f"""# {Path(encoder["name"]).name} + {calibrator["class"]}
+    views = " beside ".join(_view(part["view"], encoder) for part in config["parts"])
+    return f"""# {Path(encoder["name"]).name} + {_title(config)}
 
-Sentence vectors of the frozen encoder `{short}` (pooling: {encoder.get("pooling", "its own")}), calibrated without
-labels by bertflow: a fixed map, fitted on unlabelled sentences and applied after pooling, so that cosine tells similar from
-dissimilar sentences better. Whether it does on your text: `bertflow compare`.
+Sentence vectors of the frozen encoder `{short}` ({views}), calibrated without labels by bertflow: a fixed map, fitted on
+unlabelled sentences and applied after pooling, so that cosine tells similar from dissimilar sentences better. Whether it
+does on your text: `bertflow compare`.
 
 ```python
 from bertflow import BertFlow
@@ -136,6 +167,12 @@ from bertflow import BertFlow
 model = BertFlow.from_pretrained("{name}")
 model.encode("One sentence.")
 ```"""
+
+
+def _view(view: dict[str, Any], encoder: dict[str, Any]) -> str:
+    if view["class"] != "Pooled":
+        return str(view["class"])
+    return f"pooling: {view['params'].get('pooling') or encoder.get('pooling') or 'its own'}"
 
 
 def _of_calibrator(calibrator: dict[str, Any], name: str) -> str:
@@ -146,9 +183,9 @@ A calibrator of bertflow: a fixed map, fitted without labels on sentence vectors
 of the same encoder, after pooling and before cosine.
 
 ```python
-from bertflow.storage.model_folder import load_calibrator
+from bertflow import Calibrator
 
-calibrator = load_calibrator("{name}")
+calibrator = Calibrator.from_pretrained("{name}")
 calibrator.transform(vectors)
 ```"""
 

@@ -5,7 +5,6 @@ Reading a folder needs numpy and safetensors alone, for readers without torch; t
 
 from __future__ import annotations
 
-import hashlib
 import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -17,76 +16,118 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from bertflow.data import MINI, MINI_FLOW, mini_flow_folder
+from bertflow.data import MINI, MINI_VERSION, shipped_model
 from bertflow.errors import BertflowError, ModelFolderError
 from bertflow.storage.atomic import atomic_file, atomic_folder, recover
 from bertflow.storage.cards import Result, is_hub_id, merged, model_card, renewed
+from bertflow.storage.checksums import checksum
+from bertflow.storage.version_1 import upgraded
 from bertflow.version import __version__
 
 if TYPE_CHECKING:
     from bertflow.arrays import Matrix
-    from bertflow.calibrators import Calibrator
 
 FORMAT = "bertflow"
-FORMAT_VERSION = 1
-CONFIG, WEIGHTS, CARD, ENCODER = "config.json", "model.safetensors", "README.md", "encoder"
+FORMAT_VERSION = 2
+CONFIG, WEIGHTS, CARD, ENCODER, PARTS = "config.json", "model.safetensors", "README.md", "encoder", "parts"
 
 
 def save(
     folder: str | Path,
     config: dict[str, Any],
     arrays: dict[str, Matrix],
+    write_views: Callable[[Path], None] | None = None,
     write_encoder: Callable[[Path], None] | None = None,
 ) -> Path:
     """Write a model folder whole or not at all.
 
     Args:
         folder: Where; an earlier bertflow model there is replaced, anything else is left alone and refused.
-        config: Settings as JSON: ``calibrator``, and for a model ``encoder``, ``training``, ``results``, ``card``.
-        arrays: The calibrator's arrays.
+        config: Settings as JSON: ``encoder``, ``parts``, ``training``, ``results``, ``card``; or ``calibrator`` alone.
+        arrays: The calibrators' arrays; those of part i begin with ``i.``.
+        write_views: Writes what the views learnt into the folder it is given, below ``parts``.
         write_encoder: Writes the encoder into the folder it is given, to bundle it.
     """
     target = Path(folder)
-    if target.exists() and not _is_ours(target):
-        raise ModelFolderError(
-            f"{target} exists and is not a bertflow model; nothing was written. Give another folder or empty this one."
-        )
+    refuse_foreign(target)
     # safetensors writes the memory as it lies: a transposed array would come back scrambled
     straight = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    weights = safetensors.numpy.save(straight, metadata={"format": FORMAT})
-    head = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "bertflow_version": __version__,
-        "weights_sha256": hashlib.sha256(weights).hexdigest(),
-        "bundled_encoder": write_encoder is not None,
-    }
     with atomic_folder(target) as temporary:
         if write_encoder:
             write_encoder(temporary / ENCODER)
-        (temporary / WEIGHTS).write_bytes(weights)
+        if write_views:
+            write_views(temporary)
+        (temporary / WEIGHTS).write_bytes(safetensors.numpy.save(straight, metadata={"format": FORMAT}))
+        files = [temporary / WEIGHTS, *sorted(file for file in (temporary / PARTS).rglob("*") if file.is_file())]
+        head = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "bertflow_version": __version__,
+            "sha256": {file.relative_to(temporary).as_posix(): checksum(file) for file in files},
+            "bundled_encoder": write_encoder is not None,
+        }
         (temporary / CONFIG).write_text(_as_json(head | config), encoding="utf-8")
         (temporary / CARD).write_text(model_card(config, target.name), encoding="utf-8")
     return target
 
 
+def refuse_foreign(folder: Path) -> None:
+    """Raise where a folder holds something that is not a bertflow model."""
+    if folder.exists() and not _is_ours(folder):
+        raise ModelFolderError(
+            f"{folder} exists and is not a bertflow model; nothing was written. Give another folder or empty this one."
+        )
+
+
 def load(folder: str | Path) -> tuple[dict[str, Any], dict[str, Matrix]]:
-    """Read (config, arrays) of a model folder, refusing with a sentence what is damaged, foreign or newer."""
+    """Read (config, arrays) of a model folder, refusing with a sentence what is damaged, foreign or newer.
+
+    What version 0.1 wrote comes back in today's form.
+    """
     folder = Path(folder)
     config = load_config(folder)
-    path = folder / WEIGHTS
-    if not path.is_file():
-        raise ModelFolderError(f"{path} is missing: copy the whole folder again, or fit the model anew.")
-    content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() != config.get("weights_sha256"):
-        raise ModelFolderError(
-            f"{path} is damaged or not the file that belongs to its {CONFIG} (the checksum differs): copy the folder again, "
-            "or fit the model anew."
-        )
+    content = b""
+    for name, known in _checksums(config).items():
+        path = folder / name
+        if not path.is_file():
+            raise ModelFolderError(f"{path} is missing: copy the whole folder again, or fit the model again.")
+        if checksum(path) != known:
+            raise ModelFolderError(
+                f"{path} is damaged or not the file that belongs to its {CONFIG} (the checksum differs): copy the folder "
+                "again, or fit the model again."
+            )
+    content = (folder / WEIGHTS).read_bytes()
     try:
-        return config, safetensors.numpy.load(content)
+        arrays = safetensors.numpy.load(content)
     except safetensors.SafetensorError as error:
-        raise ModelFolderError(f"{path} is not a safetensors file ({error}): fit the model anew.") from None
+        raise ModelFolderError(
+            f"{folder / WEIGHTS} is not a safetensors file ({error}): fit the model again."
+        ) from None
+    with consistent(folder):
+        return upgraded(config, arrays) if config["format_version"] == 1 else (config, arrays)
+
+
+def _checksums(config: dict[str, Any]) -> dict[str, str]:
+    """Names of a folder's files and their SHA-256, the weights always among them; never a path that leaves the folder."""
+    known = config.get("sha256")
+    files = known if isinstance(known, dict) else {}
+    files = {WEIGHTS: config.get("weights_sha256"), **files}
+    outside = [name for name in files if Path(name).is_absolute() or ".." in Path(name).parts]
+    if outside:
+        raise ModelFolderError(f"{CONFIG} names a file outside its folder, {outside[0]!r}: do not trust this folder.")
+    return files
+
+
+def view_folder(folder: str | Path, config: dict[str, Any], part: int) -> Path:
+    """Return where the view of a part keeps what it learnt."""
+    place = config["parts"][part].get("folder") if config["format_version"] == 1 else None
+    return Path(folder) / (place or f"{PARTS}/{part}")
+
+
+def arrays_of_part(arrays: dict[str, Matrix], part: int) -> dict[str, Matrix]:
+    """Return the arrays of one part's calibrator, under their own names."""
+    head = f"{part}."
+    return {name.removeprefix(head): array for name, array in arrays.items() if name.startswith(head)}
 
 
 def load_config(folder: str | Path) -> dict[str, Any]:
@@ -99,7 +140,7 @@ def load_config(folder: str | Path) -> dict[str, Any]:
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ModelFolderError(f"{path} is damaged ({error}): copy the folder again, or fit the model anew.") from None
+        raise ModelFolderError(f"{path} is damaged ({error}): copy the folder again, or fit the model again.") from None
     if isinstance(config, dict) and config.get("format") == "bertflow-onnx":
         raise ModelFolderError(f"{folder} is a model for onnxruntime: open it with bertflow.OnnxModel.from_pretrained.")
     if not isinstance(config, dict) or config.get("format") != FORMAT:
@@ -121,14 +162,15 @@ def locate(path_or_id: str | Path, **hub: Any) -> Path:
     """Return the local folder of a model, downloading it from the Hugging Face hub when it is an id.
 
     Args:
-        path_or_id: A folder, ``"mini-flow"`` (ships inside), or an id such as ``"someone/bert-base-uncased-flow"``.
+        path_or_id: A folder, a model that ships inside such as ``"mini-flow"``, or an id such as
+            ``"someone/bert-base-uncased-flow"``.
         hub: ``revision``, ``token``, ``cache_dir``, ``local_files_only``, ``force_download``.
     """
     folder = Path(path_or_id)
     recover(folder)
     text = str(path_or_id)
-    if text == MINI_FLOW and not folder.is_dir():
-        return mini_flow_folder()
+    if not folder.is_dir() and (shipped := shipped_model(text)):
+        return shipped
     if folder.is_dir() or text.count("/") != 1 or text.startswith((".", "/", "~")):
         return folder
     from huggingface_hub import snapshot_download
@@ -142,43 +184,16 @@ def locate(path_or_id: str | Path, **hub: Any) -> Path:
         ) from error
 
 
-def save_calibrator(calibrator: Calibrator, folder: str | Path) -> Path:
-    """Write a fitted calibrator alone to a folder, whole or not at all: a model's folder without an encoder.
-
-    Args:
-        calibrator: Any calibrator of bertflow.
-        folder: Where; an earlier bertflow model there is replaced.
-    """
-    settings, arrays = calibrator.get_state()
-    return save(folder, {"calibrator": settings}, arrays)
-
-
-def load_calibrator(path_or_id: str | Path, *, device: str | None = None, **hub: Any) -> Calibrator:
-    """Load a saved calibrator, or that of a saved model.
-
-    Args:
-        path_or_id: A folder, ``"mini-flow"``, or an id on the Hugging Face hub.
-        device: Default: cuda, then mps, then cpu.
-        hub: ``revision``, ``token``, ``cache_dir``, ``local_files_only``, ``force_download``.
-    """
-    from bertflow.calibrators import Calibrator
-
-    folder = locate(path_or_id, **hub)
-    config, arrays = load(folder)
-    with hanging_together(folder):
-        return Calibrator.from_state(config["calibrator"], arrays, device=device)
-
-
 @contextmanager
-def hanging_together(folder: Path) -> Iterator[None]:
-    """Say of a folder whose parts are there but do not fit together that it is damaged, and what to do."""
+def consistent(folder: Path) -> Iterator[None]:
+    """Say of a folder whose files are there but do not fit together that it is damaged, and what to do."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, BertflowError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise ModelFolderError(
             f"{folder / CONFIG} and {WEIGHTS} beside it do not make a model ({what}): copy the whole folder again, or fit "
-            "the model anew."
+            "the model again."
         ) from error
 
 
@@ -210,7 +225,7 @@ def push(
     """Upload a saved model or calibrator to the Hugging Face hub in one commit; return the commit's address.
 
     Args:
-        folder: What ``save_pretrained`` or ``save_calibrator`` wrote; its card will name ``repo_id`` as what to load.
+        folder: What ``save_pretrained`` wrote; its card will name ``repo_id`` as what to load.
         repo_id: Such as ``"someone/bert-base-uncased-flow"``; made if it is not there.
         private: Whether a new repository is for its owner only; default: as the owner's account says.
         token: Default: that of `hf auth login` or ``HF_TOKEN``.
@@ -248,7 +263,7 @@ def push(
 
 def _warn_of_an_encoder_that_others_lack(config: dict[str, Any]) -> None:
     name = config.get("encoder", {}).get("name", MINI)
-    if not config.get("bundled_encoder") and name != MINI and not is_hub_id(name):
+    if not config.get("bundled_encoder") and name not in (MINI, MINI_VERSION) and not is_hub_id(name):
         warnings.warn(
             f"The encoder {name!r} is not on the hub, so others will have to give one with encoder=…: better save and push "
             "with bundle_encoder=True.",

@@ -2,58 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from bertflow.arrays import Matrix
-from bertflow.encoders.transformer import Encoder, TextEncoder, View
-from bertflow.evaluation import CachedEncoder
-
-
-def cached(
-    encoder: TextEncoder, views: Sequence[View] | None = None, *, show_progress_bar: bool = False
-) -> Callable[[Sequence[str]], Matrix]:
-    """Return ``encoder.encode`` with a memory on disk: each sentence is encoded once, ever.
-
-    Args:
-        encoder: The frozen encoder.
-        views: Of an ``Encoder``: its ``encode_views`` instead, their vectors side by side.
-        show_progress_bar: Show progress of what is not known yet.
-    """
-    dtype = getattr(getattr(encoder, "model", None), "dtype", "")  # half precision gives other vectors
-    fingerprint = f"{encoder.fingerprint} {dtype}"
-    if views is None or not isinstance(encoder, Encoder):
-        return CachedEncoder(
-            lambda texts: encoder.encode(texts, show_progress_bar=show_progress_bar), fingerprint
-        ).encode
-    return CachedEncoder(
-        lambda texts: np.hstack(encoder.encode_views(texts, views, show_progress_bar=show_progress_bar)),
-        f"{fingerprint} {views}",
-    ).encode
+from bertflow.storage.vector_cache import CachedEncoder
 
 
 class Remembering:
-    """An encoder that is ``cached``, and in all else the one it was.
+    """An encoder that keeps its vectors on disk, and in all else the one it was.
 
     Args:
         encoder: The frozen encoder.
+        readings: What one pass is to give, where several readings of a text will be asked for one after the other; see
+            ``bertflow.recipes.readings``. Others asked for later are passes of their own.
         show_progress_bar: Show progress of what is not known yet.
     """
 
-    name: str
-    dim: int
-    fingerprint: str
-    describe: Callable[[], dict[str, Any]]
-
-    def __init__(self, encoder: TextEncoder, *, show_progress_bar: bool = False) -> None:
-        self._encoder = encoder
-        self._cached = cached(encoder, show_progress_bar=show_progress_bar)
+    def __init__(self, encoder: Any, readings: Sequence[Any] = (), *, show_progress_bar: bool = False) -> None:
+        self._encoder, self._readings, self._show = encoder, tuple(readings), show_progress_bar
+        self._caches: dict[Any, CachedEncoder] = {}
+        if hasattr(encoder, "encode_views"):
+            self.encode_views = self._encode_views
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "encode_views":
+            raise AttributeError(name)
         return getattr(self._encoder, name)
 
     def encode(self, sentences: Sequence[str], *, show_progress_bar: bool = False) -> Matrix:
         """Map n texts to (n, d)."""
-        return self._cached(list(sentences))
+        return self._cache("", lambda texts: self._encoder.encode(texts, show_progress_bar=self._show)).encode(
+            list(sentences)
+        )
+
+    def _encode_views(self, sentences: Sequence[str], readings: Sequence[Any], **_: Any) -> list[Matrix]:
+        """Return (n, d) of each reading."""
+        together = self._readings if set(readings) <= set(self._readings) else tuple(readings)
+
+        def encode(texts: list[str]) -> Matrix:
+            return np.hstack(self._encoder.encode_views(texts, together, show_progress_bar=self._show))
+
+        vectors = self._cache(together, encode).encode(list(sentences))
+        columns = dict(zip(together, np.split(vectors, len(together), axis=1), strict=True))
+        return [np.ascontiguousarray(columns[reading]) for reading in readings]
+
+    def _cache(self, what: Any, encode: Any) -> CachedEncoder:
+        if what not in self._caches:
+            dtype = getattr(getattr(self._encoder, "model", None), "dtype", "")  # half precision gives other vectors
+            self._caches[what] = CachedEncoder(encode, f"{self._encoder.fingerprint} {dtype} {what}")
+        return self._caches[what]

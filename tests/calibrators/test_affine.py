@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bertflow.calibrators.base import Calibrator
-from bertflow.calibrators.linear import Identity, RemoveTopComponents, Standardize, Whitening
+from bertflow.calibrators.affine import Identity, RemoveTopComponents, Standardize, Whitening
 from bertflow.calibrators.names import make_calibrator
 from bertflow.errors import InputError
 from bertflow.moments import Moments

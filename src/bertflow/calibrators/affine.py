@@ -176,7 +176,10 @@ class RemoveTopComponents(_AffineCalibrator):
 
 
 class Whitening(_AffineCalibrator):
-    """Make the covariance the identity (Su et al. 2021, "BERT-whitening"), optionally in fewer dimensions.
+    """Make the covariance the identity (Su et al. 2021, "BERT-whitening"), wholly or partly, optionally in fewer dimensions.
+
+    With eigenvalues λ of the covariance, the principal axes are scaled by λ^(−alpha/2): alpha 1 whitens, 0 only centres (and
+    rotates), and what lies between keeps some of the space's own proportions.
 
     Directions in which the training rows hardly vary (below 1e-6 of the largest eigenvalue: dead dimensions, fewer rows
     than dimensions, the direction that a final LayerNorm takes away) carry no information and become 0 instead of
@@ -188,14 +191,21 @@ class Whitening(_AffineCalibrator):
             then has at least the variance s · mean eigenvalue. Unless s is tiny (that variance still below 1e-6 of the
             largest) none is dropped, not even a constant one, where new rows may differ at a bounded weight; the map
             then has a true inverse.
+        alpha: In [0, 1]: how far to flatten the space.
         method: ``"pca"`` leaves the result in principal axes, ordered by variance; ``"zca"`` rotates back, so that each
             dimension stays as close as possible to what it was. Cosines are the same.
     """
 
     def __init__(
-        self, n_components: int | None = None, *, shrinkage: float = 0.0, method: Literal["pca", "zca"] = "pca"
+        self,
+        n_components: int | None = None,
+        *,
+        alpha: float = 1.0,
+        shrinkage: float = 0.0,
+        method: Literal["pca", "zca"] = "pca",
     ) -> None:
         self.n_components = n_components
+        self.alpha = alpha
         self.shrinkage = shrinkage
         self.method = method
 
@@ -203,7 +213,7 @@ class Whitening(_AffineCalibrator):
         kept = self._checked_components(len(moments.mean))
         values, vectors = _eigen(moments.covariance())
         values = (1 - self.shrinkage) * values + self.shrinkage * values.mean()
-        root, scale = _roots(values, _DEAD_DIRECTION)
+        root, scale = _roots(values, _DEAD_DIRECTION, self.alpha)
         kernel, inverse = (vectors * scale)[:, :kept], (vectors * root).T[:kept]
         if self.method == "zca":
             kernel, inverse = kernel @ vectors.T, vectors @ inverse
@@ -213,8 +223,10 @@ class Whitening(_AffineCalibrator):
         """Check the parameters for rows of ``d`` dimensions; return how many to keep."""
         if self.method not in ("pca", "zca"):
             raise InputError(f"method is {self.method!r}; it must be 'pca' or 'zca'.")
-        if not (isinstance(self.shrinkage, numbers.Real) and 0 <= self.shrinkage <= 1):
-            raise InputError(f"shrinkage is {self.shrinkage!r}; it must be a number from 0 to 1.")
+        for name in ("alpha", "shrinkage"):
+            value = getattr(self, name)
+            if not (isinstance(value, numbers.Real) and 0 <= value <= 1):
+                raise InputError(f"{name} is {value!r}; it must be a number from 0 to 1.")
         if self.n_components is None:
             return d
         if self.method == "zca":
@@ -228,10 +240,11 @@ def _by_blocks(x: Matrix, apply: Callable[[Matrix], Array]) -> Matrix:
     return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
 
-def _roots(variances: Array, tolerance: float) -> tuple[Array, Array]:
-    """Return the square roots and their inverses; both are 0 where the share of the largest is within tolerance."""
+def _roots(variances: Array, tolerance: float, power: float = 1.0) -> tuple[Array, Array]:
+    """Return variances^(power/2) and their inverses; both are 0 where the share of the largest is within tolerance."""
     alive = variances > tolerance * variances.max()
     root = np.sqrt(np.where(alive, variances, 0.0))
+    root = root if power == 1 else np.where(alive, root**power, 0.0)
     return root, np.divide(1.0, root, out=np.zeros_like(root), where=alive)
 
 
