@@ -7,7 +7,6 @@ import json
 import logging
 import warnings
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -406,11 +405,8 @@ class BertFlow(ModelHubMixin):
             needed = any(View.registry[part["view"]["class"]].needs_encoder for part in config["parts"])
         given = as_encoder(encoder) if encoder is not None else None
         bundle = folder / model_folder.ENCODER if config.get("bundled_encoder") else None
-        loaded = given or (
-            load_encoder(known, bundle, **options)
-            if needed
-            else Deferred(known, lambda: load_encoder(known, bundle, **options))
-        )
+        load = partial(load_encoder, known, bundle, **options)
+        loaded = given or (load() if needed else Deferred(known, load))
         with model_folder.consistent(folder):
             parts = [_load_part(folder, config, arrays, i, loaded, options) for i in range(len(config["parts"]))]
             model = cls(loaded, None, config.get("training"), parts=parts, recipe=config.get("recipe"))

@@ -241,9 +241,8 @@ def _default(encoder: Any, pooling: str | None) -> str:
 
 def _recipe_of(preset: str) -> str:
     if preset not in PRESETS:
-        raise InputError(
-            f"Unknown preset {preset!r}; presets are now recipes: recipe={DEFAULT!r} or another of {', '.join(TABLE)}."
-        )
+        hint = did_you_mean(preset, PRESETS)
+        raise InputError(f"Unknown preset {preset!r}{hint}; known are: {', '.join(PRESETS)}. Better, name a recipe.")
     recipe = PRESETS[preset]
     warnings.warn(f"preset={preset!r} is deprecated; write recipe={recipe!r}.", FutureWarning, stacklevel=4)
     return recipe

@@ -16,17 +16,17 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from tqdm.auto import tqdm
 
 from bertflow.arrays import Matrix, choose_device
-from bertflow.encoders.batching import Batch, pad
-from bertflow.threads import compute_ahead
 from bertflow.data import MINI, MINI_VERSION, mini_folder
-from bertflow.errors import InputError, TruncationWarning
-from bertflow.encoders.packing import pack_linear_layers
 from bertflow.encoders.base import Reading
+from bertflow.encoders.batching import Batch, pad
+from bertflow.encoders.packing import pack_linear_layers
 from bertflow.encoders.pooling import LayerReader, check_pooling, pool
 from bertflow.encoders.pretrained import load_pretrained, quiet_transformers
+from bertflow.errors import InputError, TruncationWarning
 from bertflow.texts import batches_by_length as batches_by_length
 from bertflow.texts import check_sentences as check_sentences
 from bertflow.texts import word_tokens
+from bertflow.threads import compute_ahead
 
 DEFAULT_POOLING = "first-last-avg"
 # All but cuDNN's, which compiles itself anew for every shape of batch: 60 ms each (H200, torch 2.11).

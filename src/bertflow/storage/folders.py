@@ -7,8 +7,6 @@ from pathlib import Path
 
 from bertflow.errors import InputError
 
-_HERE = Path(__file__).resolve()
-
 
 def cache_folder() -> Path:
     """Return ``$BERTFLOW_CACHE``, or ``~/.cache/bertflow``; it need not exist yet."""
@@ -19,8 +17,7 @@ def find_data(data: str | Path | None = None) -> Path:
     """Return the folder of data sets.
 
     Args:
-        data: The folder itself. Without it ``$BERTFLOW_DATA`` counts, then ``../shared/data`` beside the current
-            directory and beside a checkout of this repository, then ``data`` in the cache folder, which
+        data: The folder itself. Without it ``$BERTFLOW_DATA`` counts, then ``data`` in the cache folder, which
             ``bertflow data get`` fills.
     """
     named = data or os.environ.get("BERTFLOW_DATA")
@@ -29,13 +26,10 @@ def find_data(data: str | Path | None = None) -> Path:
             source = "the argument" if data else "BERTFLOW_DATA"
             raise InputError(f"There is no folder {str(named)!r}, which {source} names as the folder of data sets.")
         return Path(named)
-    places = [Path.cwd().parent / "shared" / "data", cache_folder() / "data"]
-    if _HERE.parents[2].name == "src":
-        places.insert(1, _HERE.parents[4] / "shared" / "data")
-    found = next((place for place in places if place.is_dir()), None)
-    if found is None:
+    fetched = cache_folder() / "data"
+    if not fetched.is_dir():
         raise InputError(
             "The data sets are not here: run  bertflow data get , or set BERTFLOW_DATA to a folder with SentEval's data"
-            f" (looked in {', '.join(map(str, places))})."
+            f" (looked in {fetched})."
         )
-    return found
+    return fetched

@@ -1,0 +1,179 @@
+"""The two contracts of this room: what a frozen encoder is, and what a view of it is.
+
+An *encoder* is a frozen language model. A *view* is one way to read vectors out of it: a pooling of some layers, a prompt,
+or a table of token vectors. A view's constructor only stores settings, as in scikit-learn; ``fit`` binds it to an encoder
+and may learn from the user's text, without labels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+
+from sklearn.base import BaseEstimator
+
+from bertflow.arrays import Matrix
+from bertflow.errors import InputError
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+class Reading(NamedTuple):
+    """What one pass through a transformer is to give.
+
+    Args:
+        pooling: One of ``bertflow.POOLINGS``.
+        words_only: Pool only tokens that have a letter or a digit.
+    """
+
+    pooling: str
+    words_only: bool = False
+
+
+@runtime_checkable
+class TextEncoder(Protocol):
+    """What bertflow asks of an encoder: this much, and a model can be fitted on top of it."""
+
+    name: str
+    dim: int
+
+    @property
+    def fingerprint(self) -> str:
+        """Identify weights and settings: equal fingerprints give equal vectors."""
+
+    def encode(self, sentences: Sequence[str], *, show_progress_bar: bool = False) -> Matrix:
+        """Map n texts to (n, d)."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what is needed to load it again, as JSON."""
+
+
+class View(BaseEstimator):
+    """Contract of all views. A subclass is loadable by its class name from then on.
+
+    A subclass implements ``_bind`` (and ``learn`` if it learns from text), and either ``reading`` or ``encode``.
+
+    Attributes:
+        encoder: The frozen encoder, after ``fit``.
+        dim: Dimensions of the vectors, after ``fit``.
+    """
+
+    registry: ClassVar[dict[str, type[View]]] = {}
+    learns: ClassVar[bool] = False  # whether ``learn`` looks at the user's text
+    needs_encoder: ClassVar[bool] = True  # whether a fitted view runs the encoder
+    encoder: Any
+    dim: int
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Make every view loadable by its class name."""
+        super().__init_subclass__(**kwargs)
+        View.registry[cls.__name__] = cls
+
+    def fit(self, encoder: TextEncoder, texts: Iterable[str], *, show_progress_bar: bool = False) -> Self:
+        """Bind the view to an encoder and learn what it learns from unlabelled texts.
+
+        Args:
+            encoder: The frozen encoder.
+            texts: Gone through once, by views that learn; never by the others.
+            show_progress_bar: Show progress.
+        """
+        self.encoder = encoder
+        self._bind(encoder, show_progress_bar)
+        if self.learns:
+            self.learn(texts)
+        return self
+
+    def _bind(self, encoder: TextEncoder, show_progress_bar: bool) -> None:
+        """Set ``dim`` and what else follows from the encoder alone."""
+        raise NotImplementedError
+
+    def learn(self, texts: Iterable[str]) -> None:
+        """Learn from unlabelled texts, gone through once."""
+
+    @property
+    def reading(self) -> Any:
+        """What a pass through the encoder, shared with other views, has to give; None where the view needs none."""
+        return None
+
+    def encode(self, texts: Sequence[str], *, show_progress_bar: bool = False) -> Matrix:
+        """Map n texts to float32 vectors (n, d)."""
+        return encode_views([self], texts, show_progress_bar=show_progress_bar)[0]
+
+    def describe(self) -> dict[str, Any]:
+        """Return class and settings as JSON."""
+        return {"class": type(self).__name__, "params": self.get_params(deep=False), "dim": self.dim}
+
+    @property
+    def fingerprint(self) -> str:
+        """Identify encoder, settings and what was learnt: equal fingerprints give equal vectors."""
+        text = json.dumps([self.encoder.fingerprint, self.describe()], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def save(self, folder: Path) -> None:
+        """Write what was learnt, beside ``describe``, to a folder; nothing where nothing was."""
+
+    def restore(self, folder: Path, described: dict[str, Any], encoder: Any) -> None:
+        """Read what ``save`` wrote and bind to the encoder."""
+        self.encoder = encoder
+        self._bind(encoder, False)
+
+    @staticmethod
+    def load(folder: Path, described: dict[str, Any], encoder: Any) -> View:
+        """Rebuild the view that ``describe`` and ``save`` kept."""
+        name = described.get("class")
+        if name not in View.registry:
+            raise InputError(f"Unknown view {name!r}; this version knows {', '.join(sorted(View.registry))}.")
+        try:
+            view = View.registry[name](**described["params"])
+        except TypeError as error:
+            raise InputError(f"The settings of {name} are not what this version wrote: {error}.") from None
+        view.restore(folder, described, encoder)
+        return view
+
+
+def encode_views(
+    views: Sequence[View], texts: Sequence[str], *, batch_size: int | None = None, show_progress_bar: bool = False
+) -> list[Matrix]:
+    """Return each view's vectors (n, d) of n texts: one tokenisation and one pass for all that share an encoder."""
+    shared = [view for view in views if view.reading is not None]
+    runs: dict[int, list[View]] = {}
+    for view in shared:
+        runs.setdefault(id(view.encoder), []).append(view)
+    found: dict[int, Matrix] = {}
+    options: dict[str, Any] = {"show_progress_bar": show_progress_bar}
+    options |= {} if batch_size is None else {"batch_size": batch_size}
+    for together in runs.values():
+        readings = list(dict.fromkeys(view.reading for view in together))
+        vectors = together[0].encoder.encode_views(texts, readings, **options)
+        found |= {id(view): vectors[readings.index(view.reading)] for view in together}
+    alone = {id(view): view for view in views if view.reading is None}
+    found |= {key: view.encode(texts, show_progress_bar=show_progress_bar) for key, view in alone.items()}
+    return [found[id(view)] for view in views]
+
+
+class Deferred:
+    """An encoder that is described but not loaded until somebody needs it: a table of tokens, for one, never does.
+
+    Args:
+        described: What its ``describe`` said.
+        load: Loads it.
+    """
+
+    def __init__(self, described: dict[str, Any], load: Callable[[], TextEncoder]) -> None:
+        self.name, self.fingerprint = str(described["name"]), str(described.get("fingerprint"))
+        self._described, self._load, self._loaded = described, load, None
+
+    def describe(self) -> dict[str, Any]:
+        """Return what is needed to load it, as JSON."""
+        return dict(self._described)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if self._loaded is None:
+            self._loaded = self._load()
+        return getattr(self._loaded, name)
