@@ -305,7 +305,7 @@ def test_another_models_files_are_refused(saved, encoder, sentences):
     shutil.rmtree(saved / "model")
     other = BertFlow(encoder, Whitening().fit(encoder.encode(sentences)))
     other.save_pretrained(saved / "model")
-    with pytest.raises(ModelFolderError, match="belongs to another index"):
+    with pytest.raises(ModelFolderError, match="belongs to something else"):
         SearchIndex.load(saved)
 
 

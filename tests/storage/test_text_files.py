@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from bertflow.errors import InputError
+from bertflow.storage import text_files
 from bertflow.storage.text_files import iter_sentences, read_lines, read_sentences, read_table, read_tsv
 
 
@@ -190,3 +191,51 @@ def test_only_the_wanted_column_of_parquet_is_read(tmp_path):
     assert list(iter_sentences(path)) == ["one", "", "two"]
     with pytest.raises(InputError, match="it has: text, embedding"):
         list(iter_sentences(path, "body"))
+
+
+def test_utf_16_without_a_mark_and_binary_files_have_nul_bytes(tmp_path):
+    with pytest.raises(InputError, match="line 1, has a NUL byte"):
+        read_sentences(write(tmp_path, "a.txt", "rain fell\n".encode("utf-16-le")))
+    with pytest.raises(InputError, match=r"line 1, is not UTF-8 \(UTF-16\)"):
+        read_sentences(write(tmp_path, "b.txt", "rain fell\n".encode("utf-16")))
+
+
+def test_half_a_character_is_named(tmp_path):
+    with pytest.raises(InputError, match="line 2, has half a character"):
+        read_sentences(write(tmp_path, "a.jsonl", '{"text": "a"}\n{"text": "b \\uD83d"}\n'))
+    assert read_sentences(write(tmp_path, "b.jsonl", '{"text": "\\ud83d\\ude42"}\n')) == ["🙂"]
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.tsv", "a.jsonl"])
+def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(text_files, "LONGEST_LINE", 1000)
+    with pytest.raises(InputError, match=r"line \d, (has more than 1,000 bytes|is not valid CSV)"):
+        read_sentences(write(tmp_path, name, '{"text": "' + "word " * 1000 + '"}'))
+
+
+def test_cells_of_missing_values_are_counted_and_blank(tmp_path, caplog):
+    path = write(tmp_path, "a.csv", "n,text\n1,one\n2,nan\n3,\n4,NaN\n5,nan bread\n")
+    with caplog.at_level(logging.INFO):
+        assert read_sentences(path) == ["one", "nan bread"]
+        assert read_sentences(path, keep_blank=True) == ["one", "", "", "", "nan bread"]
+    assert "2 cell(s) of column 'text' say only that the value is missing" in caplog.text
+    assert "3 blank sentence(s) left out" in caplog.text
+    assert read_sentences(write(tmp_path, "a.jsonl", '{"text": "nan"}')) == ["nan"]
+
+
+def test_numbers_are_no_text(tmp_path):
+    for column in ([1.5, 2.0], [None, float("nan")], [["a"], ["b"]]):
+        with pytest.raises(InputError, match=r"row 1, has .* in column 'text'; text was expected"):
+            read_sentences(write_parquet(tmp_path, {"text": column}))
+
+
+def test_a_corpus_of_blank_lines(tmp_path):
+    with pytest.raises(InputError, match="holds no sentence"):
+        read_sentences(write(tmp_path, "a.txt", " \n\t\n\u2003\n"))
+
+
+def test_a_name_that_is_no_path():
+    with pytest.raises(InputError, match="cannot be read"):
+        read_sentences("a\0b.txt")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_sentences("a" * 5000)

@@ -102,21 +102,51 @@ def misshapen(path):
     np.save(path.open("wb"), np.float32(3))
 
 
+def one_bit_of_its_values(path):
+    content = bytearray(path.read_bytes())
+    content[130] ^= 4
+    path.write_bytes(content)
+
+
+HARMS = [one_bit_of_its_values, truncate, cut_in_header, empty, garbage, pickled, zipped, misshapen, os.remove]
+
+
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.parametrize("harm", [truncate, cut_in_header, empty, garbage, pickled, zipped, misshapen, os.remove])
+@pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("which", ["vectors", "keys"])
 def test_a_damaged_shard_is_encoded_again(tmp_path, harm, which, caplog):
     cached = CachedEncoder(Counting(), "one", tmp_path)
     expected = cached.encode(["a", "b"])
     cached.encode(["c"])
-    keys = next(path for path in shards(cached) if len(np.load(path)) == 2)
+    keys = next(path for path in shards(cached) if len(np.load(path)) == 1 + 2)
     harm(keys if which == "keys" else keys.with_name(keys.name.replace(".keys", "")))
     encoder = Counting()
     with caplog.at_level(logging.WARNING):
         again = CachedEncoder(encoder, "one", tmp_path).encode(["a", "b", "c"])
     np.testing.assert_array_equal(again[:2], expected)
     assert encoder.asked == ["a", "b"]
-    assert ("damaged or foreign" in caplog.text) or (harm is os.remove and which == "keys")
+    assert ("damaged or" in caplog.text) or (harm is os.remove and which == "keys")
+
+
+def test_an_altered_shard_in_a_running_process_is_encoded_again(tmp_path):
+    """A process that has only listed a shard verifies it when it first uses it."""
+    writer, reader = CachedEncoder(Counting(), "one", tmp_path), CachedEncoder(encoder := Counting(), "one", tmp_path)
+    expected = writer.encode(["a", "b"])
+    reader.encode(["c"])
+    path = next(path for path in shards(writer) if len(np.load(path)) == 1 + 2)
+    one_bit_of_its_values(path.with_name(path.name.replace(".keys", "")))
+    np.testing.assert_array_equal(reader.encode(["b", "a", "c"])[[1, 0]], expected)
+    assert encoder.asked == ["c", "b", "a"]
+
+
+def test_shards_without_a_checksum_are_left_alone(tmp_path):
+    """As earlier versions wrote them."""
+    cached = CachedEncoder(encoder := Counting(), "one", tmp_path)
+    cached.folder.mkdir(parents=True)
+    np.save(cached.folder / "00000-old.npy", np.zeros((1, 4), np.float32))
+    np.save(cached.folder / "00000-old.keys.npy", np.frombuffer(cached._key("a"), np.uint8).reshape(1, 32))
+    np.testing.assert_array_equal(cached.encode(["a"]), Counting()(["a"]))
+    assert encoder.asked == ["a"]
 
 
 def test_unfinished_files_are_no_shards(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import mmap
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ from bertflow.errors import ModelFolderError
 from bertflow.integrations.faiss_transforms import load_faiss, reason
 from bertflow.model import BertFlow
 from bertflow.storage.atomic import atomic_folder, recover
+from bertflow.storage.checksums import checksum, verify
 from bertflow.version import __version__
 
 FORMAT = "bertflow-index"
@@ -70,7 +70,7 @@ def save(
             "format_version": FORMAT_VERSION,
             "bertflow_version": __version__,
             "report": report,
-            "sha256": {name: _checksum(temporary / name) for name in CHECKED},
+            "sha256": {name: checksum(temporary / name) for name in CHECKED},
         }
         (temporary / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     return target
@@ -86,14 +86,7 @@ def load(folder: str | Path) -> tuple[Any, EntriesOnDisk, dict[str, Any]]:
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFolderError(f"{folder / CONFIG} is damaged ({error}): build the index anew.") from None
     for name in CHECKED:
-        path = folder / name
-        if not path.is_file():
-            raise ModelFolderError(f"{path} is missing: copy the whole folder again, or build the index anew.")
-        if _checksum(path) != sums.get(name):
-            raise ModelFolderError(
-                f"{path} is damaged or belongs to another index (the checksum differs): copy the folder again, or build "
-                "the index anew."
-            )
+        verify(folder / name, sums.get(name), "copy the whole folder again, or build the index anew")
     try:
         return load_faiss().read_index(str(folder / INDEX)), EntriesOnDisk(folder), report
     except RuntimeError as error:
@@ -139,11 +132,3 @@ def _config(folder: Path) -> dict[str, Any]:
             f"{__version__}, which reads up to {FORMAT_VERSION}. Run  pip install --upgrade bertflow"
         )
     return config
-
-
-def _checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        digest = hashlib.sha256()
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

@@ -35,11 +35,11 @@ from bertflow.integrations.onnx_model import (
     TOKENIZER,
     OnnxCalibrator,
     OnnxModel,
-    checksum,
     read_config,
 )
 from bertflow.model import BertFlow
 from bertflow.storage.atomic import atomic_folder
+from bertflow.storage.checksums import checksum
 from bertflow.version import __version__
 
 

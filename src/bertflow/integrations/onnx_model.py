@@ -9,7 +9,6 @@ model, ``tokenizer.json``. To install only what it takes::
 
 from __future__ import annotations
 
-import hashlib
 import json
 import warnings
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ import numpy as np
 
 from bertflow.arrays import Matrix, as_matrix, unit_rows
 from bertflow.errors import InputError, ModelFolderError, TruncationWarning, require
+from bertflow.storage.checksums import verify
 from bertflow.texts import batches_by_length, check_sentences
 from bertflow.version import __version__
 
@@ -183,12 +183,25 @@ def load_config(folder: str | Path, kind: str) -> dict[str, Any]:
         name = "OnnxCalibrator" if kind == TEXT else "OnnxModel"
         what = "a calibrator alone" if kind == TEXT else "a whole model"
         raise ModelFolderError(f"{folder} holds {what}: load it with {name}.from_pretrained.")
-    for name, known in config.get("sha256", {}).items():
-        if not (folder / name).is_file():
-            raise ModelFolderError(f"{folder / name} is missing: copy the whole folder again, or export anew.")
-        if checksum(folder / name) != known:
-            raise ModelFolderError(f"{folder / name} is damaged (its checksum differs): copy it again, or export anew.")
+    _check_files(folder, config, (GRAPH, TOKENIZER) if kind == TEXT else (GRAPH,))
     return config
+
+
+def _check_files(folder: Path, config: dict[str, Any], needed: Sequence[str]) -> None:
+    """Refuse a folder whose files are not those that were exported, or whose configuration cannot be true."""
+    sums, again = config.get("sha256"), "copy the whole folder again, or export again"
+    numbers = ("dim", "max_length", "pad_token_id") if TOKENIZER in needed else ("dim", "dim_in")
+    if not isinstance(sums, dict) or not set(needed) <= set(sums):
+        raise ModelFolderError(f"{folder / CONFIG} does not vouch for {' and '.join(needed)}: {again}.")
+    for name in numbers:
+        if not isinstance(config.get(name), int) or not 0 <= config[name] < 2**31:
+            raise ModelFolderError(
+                f"{folder / CONFIG} has {name} = {config.get(name)!r:.40}, which is no size: {again}."
+            )
+    for name, known in sums.items():
+        if Path(name).name != name:
+            raise ModelFolderError(f"{folder / CONFIG} names the file {name!r:.80}, outside its folder: {again}.")
+        verify(folder / name, known, again)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -202,15 +215,6 @@ def read_config(folder: Path) -> dict[str, Any]:
     except ValueError as error:
         raise ModelFolderError(f"{path} is damaged ({error}): copy the folder again, or export anew.") from None
     return config if isinstance(config, dict) else {}
-
-
-def checksum(path: Path) -> str:
-    """SHA-256 of a file, without reading it whole."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def open_session(folder: str | Path, config: dict[str, Any], providers: Sequence[str], threads: int | None) -> Any:

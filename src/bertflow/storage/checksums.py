@@ -1,19 +1,47 @@
-"""The one checksum of all files that bertflow writes: SHA-256."""
+"""SHA-256 of files, and the check of it: once for each file and process, since reading a large file twice costs minutes."""
 
 from __future__ import annotations
 
 import hashlib
+import os
+import threading
 from pathlib import Path
+
+from bertflow.errors import BertflowError, ModelFolderError
+
+_verified: set[tuple[str, int, int, int, str]] = set()
+_lock = threading.Lock()
 
 
 def checksum(path: str | Path) -> str:
-    """SHA-256 of a file, without reading it whole."""
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _by_blocks(file)
-
-
-def _by_blocks(file: object) -> str:
+    """Return the SHA-256 of a file, read in pieces."""
     digest = hashlib.sha256()
-    while block := file.read(1 << 20):  # type: ignore[attr-defined]  # Python 3.10 has no file_digest
-        digest.update(block)
+    with Path(path).open("rb", buffering=0) as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
     return digest.hexdigest()
+
+
+def verify(path: str | Path, known: object, remedy: str, error: type[BertflowError] = ModelFolderError) -> None:
+    """Refuse a file whose SHA-256 is not the one known; a file that was found sound is not read again until it changes.
+
+    Args:
+        path: The file.
+        known: Its SHA-256, as written down when it was made.
+        remedy: What to do about a damaged one, such as ``"copy the folder again"``.
+        error: What to raise.
+    """
+    try:
+        found = os.stat(path)  # noqa: PTH116 (follows links, as reading does)
+        state = (os.path.realpath(path), found.st_size, found.st_mtime_ns, found.st_ino, str(known))
+        if state in _verified:
+            return
+        sound = checksum(path) == known
+    except FileNotFoundError:
+        raise error(f"{path} is missing: {remedy}.") from None
+    except OSError as reason:
+        raise error(f"{path} cannot be read ({reason.strerror}): {remedy}.") from None
+    if not sound:
+        raise error(f"{path} is damaged or belongs to something else (its checksum differs): {remedy}.")
+    with _lock:
+        _verified.add(state)

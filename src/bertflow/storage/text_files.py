@@ -1,8 +1,9 @@
 """Sentences and tables from text files, standard input and parquet, with errors that name the file and the line.
 
 Rules, the same everywhere: UTF-8 with or without a byte order mark; Unix or Windows line ends; a blank line is left out
-and counted in the log; anything else that does not fit is an error. In ``.tsv`` files quotes are ordinary characters,
-as is the custom of this field; in ``.csv`` files they quote.
+and counted in the log, and so is a cell of a ``.csv`` or ``.tsv`` that says that its value is missing (``nan``); anything
+else that does not fit is an error. In ``.tsv`` files quotes are ordinary characters, as is the custom of this field; in
+``.csv`` files they quote.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import reprlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeAlias, TypeVar
 
@@ -24,6 +26,9 @@ logger = logging.getLogger(__name__)
 Row: TypeAlias = tuple[int, dict[str, Any]]
 Item = TypeVar("Item")
 _DEFAULT_COLUMNS = ("sentence", "text")
+LONGEST_LINE = 2**26  # bytes: more is no line of text, but a file that has no lines
+_MISSING = frozenset({"nan", "NaN", "NAN", "NULL", "<NA>", "#N/A"})  # what programs write into a .csv where nothing is
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def read_sentences(path: str | Path, column: str | None = None, *, keep_blank: bool = False) -> list[str]:
@@ -80,14 +85,30 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     Only a line feed ends a line: the other separators of Unicode do occur inside sentences.
     """
     with _open(path) as handle:
-        for number, raw in enumerate(handle, 1):
+        for number, raw in enumerate(_pieces(path, handle), 1):
+            if len(raw) > LONGEST_LINE:
+                raise InputError(
+                    f"{place(path, number)} has more than {LONGEST_LINE:,} bytes: a text file has one sentence a line."
+                )
             try:
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
+                what = "UTF-16" if number == 1 and raw.startswith(_UTF16) else f"byte {raw[error.start]:#04x}"
+                raise InputError(f"{place(path, number)} is not UTF-8 ({what}): save the file as UTF-8.") from None
+            if "\0" in line:
                 raise InputError(
-                    f"{place(path, number)} is not UTF-8 (byte {raw[error.start]:#04x}): save the file as UTF-8."
-                ) from None
+                    f"{place(path, number)} has a NUL byte, which no text has: it is UTF-16, or no text at all. Save it as "
+                    "UTF-8."
+                )
             yield number, line.removesuffix("\n").removesuffix("\r")
+
+
+def _pieces(path: str | Path, handle: IO[bytes]) -> Iterator[bytes]:
+    """Yield lines, of which one that is too long comes in pieces."""
+    try:
+        yield from iter(partial(handle.readline, LONGEST_LINE + 1), b"")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def place(path: str | Path, number: int) -> str:
@@ -107,8 +128,8 @@ def _open(path: str | Path) -> Iterator[IO[bytes]]:
         return
     try:
         handle = Path(path).open("rb")  # noqa: SIM115 (only the opening may fail with this message)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+    except (OSError, ValueError) as error:  # a name may be no path at all
+        raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', error)}.") from None
     with handle:
         yield handle
 
@@ -117,6 +138,7 @@ def _column(path: str | Path, column: str | None) -> Iterator[str]:
     """Yield the texts of one column."""
     parquet = Path(path).suffix.lower() == ".parquet"
     table = _read_parquet(path, [column] if column else _DEFAULT_COLUMNS) if parquet else read_table(path)
+    separated, missing = Path(path).suffix.lower() in (".csv", ".tsv"), 0
     for number, row in table:
         if column is None:
             column = next((name for name in _DEFAULT_COLUMNS if name in row), None)
@@ -127,7 +149,16 @@ def _column(path: str | Path, column: str | None) -> Iterator[str]:
             raise InputError(
                 f"{place(path, number)} has {reprlib.repr(row[column])} in column {column!r}; text was expected."
             )
-        yield row[column]
+        lacks = separated and row[column] in _MISSING
+        missing += lacks
+        yield "" if lacks else row[column]
+    if missing:
+        logger.warning(
+            "%s: %d cell(s) of column %r say only that the value is missing, such as 'nan': they count as blank.",
+            path,
+            missing,
+            column,
+        )
 
 
 def _rows(
@@ -152,7 +183,7 @@ def _read_csv(path: str | Path) -> Iterator[Row]:
 
 
 def _csv_records(path: str | Path) -> Iterator[tuple[int, list[str]]]:
-    csv.field_size_limit(2**31 - 1)  # the default refuses a cell of more than 128 KiB; the setting is global
+    csv.field_size_limit(LONGEST_LINE)  # the default refuses a cell of more than 128 KiB; the setting is global
     reader = csv.reader((line + "\n" for _, line in read_lines(path)), strict=True)
     while True:
         start = reader.line_num + 1  # a quoted cell may span lines: name the one where its row began
@@ -175,8 +206,14 @@ def _read_jsonl(path: str | Path) -> Iterator[Row]:
 
         try:
             row = json.loads(line, object_pairs_hook=unique)
+            if "\\ud" in line.lower():
+                json.dumps(row, ensure_ascii=False).encode()
         except InputError:
             raise
+        except UnicodeEncodeError:
+            raise InputError(
+                f"{where} has half a character (a lone surrogate, \\ud800 to \\udfff): write whole characters."
+            ) from None
         except (ValueError, RecursionError) as error:
             raise InputError(f"{where} is not JSON: {error}. Each line must be one JSON object.") from None
         if not isinstance(row, dict):
@@ -196,7 +233,7 @@ def _read_parquet(path: str | Path, wanted: Sequence[str] = ()) -> Iterator[Row]
             columns = [name for name in wanted if name in file.schema_arrow.names] or None
             batches = file.iter_batches(batch_size=1024, columns=columns)
             yield from _filled(path, enumerate((row for batch in batches for row in batch.to_pylist()), 1))
-        except (arrow.ArrowException, OSError) as error:
+        except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise InputError(f"{path} is not a readable parquet file: {error}.") from None
 
 

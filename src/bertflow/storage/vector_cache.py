@@ -1,8 +1,9 @@
 """A cache on disk, so that a frozen encoder meets each distinct sentence once, however many methods are tried on it.
 
 Each encoder has a folder of shards, two files each: ``NAME.npy`` with float32 vectors (n, d) and ``NAME.keys.npy`` with
-SHA-256 keys (n, 32). The keys are written last: a shard without them does not exist. Names are unique and files never
-change, so that processes can share a folder without locks.
+n + 1 rows of 32 bytes: the SHA-256 of the file of vectors, and the SHA-256 keys of the sentences. The keys are written last:
+a shard without them does not exist. Names are unique and files never change, so that processes can share a folder without
+locks. Each file of vectors that is used is read through once a process to verify it; what is damaged is encoded again.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from bertflow.arrays import Matrix, as_matrix
-from bertflow.errors import InputError
+from bertflow.errors import InputError, ModelFolderError
 from bertflow.storage.atomic import atomic_file
+from bertflow.storage.checksums import checksum, verify
 from bertflow.storage.folders import cache_folder
 
 logger = logging.getLogger(__name__)
@@ -50,6 +52,7 @@ class CachedEncoder:
         self._shard_size = shard_size
         self._vectors: list[Matrix] = []
         self._row: dict[bytes, tuple[int, int]] = {}  # key -> (shard, row)
+        self._sums: dict[int, tuple[str, str]] = {}  # shard on disk -> (name, SHA-256 of its vectors)
         self._seen: set[str] = set()
 
     def encode(self, sentences: Sequence[str]) -> Matrix:
@@ -58,6 +61,7 @@ class CachedEncoder:
             raise InputError(f"encode takes a list of one or more sentences; {sentences!r} came.")
         keys = [self._key(sentence) for sentence in sentences]
         self._scan()  # other processes may have written meanwhile
+        self._forget_damaged({self._row[key][0] for key in keys if key in self._row})
         new = {key: text for key, text in zip(keys, sentences, strict=True) if key not in self._row}
         new_keys, texts = list(new), list(new.values())
         for start in range(0, len(new), self._shard_size):
@@ -105,15 +109,26 @@ class CachedEncoder:
             keys = np.lib.format.open_memmap(self.folder / f"{name}.keys.npy", mode="r")
             vectors = np.lib.format.open_memmap(self.folder / f"{name}.npy", mode="r")
             sound = vectors.ndim == 2 and vectors.dtype == np.float32 and keys.dtype == np.uint8
-            if not sound or keys.shape != (len(vectors), 32):
+            if not sound or keys.shape != (len(vectors) + 1, 32):
                 raise ValueError(
                     f"keys {keys.dtype} {keys.shape} do not go with vectors {vectors.dtype} {vectors.shape}"
                 )
         except (OSError, ValueError, EOFError) as error:
             logger.warning("Shard %s in %s is damaged or foreign and is ignored: %s", name, self.folder, error)
             return False
-        self._register([row.tobytes() for row in keys], vectors)
+        self._sums[len(self._vectors)] = name, keys[0].tobytes().hex()
+        self._register([row.tobytes() for row in keys[1:]], vectors)
         return True
+
+    def _forget_damaged(self, shards: set[int]) -> None:
+        """Verify the shards that are about to be used, and leave out those that were altered."""
+        for shard in shards & self._sums.keys():
+            name, known = self._sums.pop(shard)
+            try:
+                verify(self.folder / f"{name}.npy", known, "its sentences are encoded again")
+            except ModelFolderError as error:
+                logger.warning("%s", error)
+                self._row = {key: place for key, place in self._row.items() if place[0] != shard}
 
     def _register(self, keys: list[bytes], vectors: Matrix) -> None:
         shard = len(self._vectors)
@@ -127,8 +142,9 @@ class CachedEncoder:
         try:
             with atomic_file(self.folder / f"{name}.npy") as path:
                 np.save(path, vectors, allow_pickle=False)
+                head = bytes.fromhex(checksum(path))
             with atomic_file(self.folder / f"{name}.keys.npy") as path:
-                np.save(path, np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(-1, 32), allow_pickle=False)
+                np.save(path, np.frombuffer(head + b"".join(keys), dtype=np.uint8).reshape(-1, 32), allow_pickle=False)
             kept = self._load(name)
         except OSError as error:
             logger.warning("Embeddings are not kept in %s: %s", self.folder, error)
