@@ -29,8 +29,7 @@ from bertflow import Encoder, InputError
 from bertflow.arrays import cosine_of_pairs
 from bertflow.data import mini_folder, sample_pairs, sample_sentences
 from bertflow.encoders.packing import TOKENS, PackedLinear
-from bertflow.evaluation.scores import metric_value
-from bertflow.evaluation.tasks import load_task
+from bertflow.evaluation import load_task, metric_value
 from bertflow.storage.folders import find_data
 
 Encode = Callable[[list[str]], np.ndarray]

@@ -10,7 +10,7 @@ import numpy as np
 
 from bertflow import advise
 from bertflow.data import sample_pairs, sample_sentences
-from bertflow.evaluation import PairSet, Task
+from bertflow.evaluation import PairSet, PairTask
 
 sentences = sample_sentences()[::3]
 tried = {"poolings": ["mean", "embedding-last-avg"], "calibrators": ["natsv-1", "whitening", "flow"]}
@@ -27,7 +27,7 @@ graded = sample_pairs()
 pairs = PairSet(
     [pair.sentence1 for pair in graded], [pair.sentence2 for pair in graded], np.array([pair.score for pair in graded])
 )
-advice = advise(sentences, "mini", Task("sample", "spearman", {"all": pairs}, []), **tried)
+advice = advise(sentences, "mini", PairTask("sample", "spearman", {"all": pairs}, []), **tried)
 print(f"  {advice.headline}")
 for reason in advice.reasons:
     print(f"  {reason}")

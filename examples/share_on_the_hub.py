@@ -16,7 +16,7 @@ from huggingface_hub import ModelCard
 
 from bertflow import BertFlow, Whitening
 from bertflow.data import sample_pairs, sample_sentences
-from bertflow.evaluation import PairSet, Task, evaluate_task
+from bertflow.evaluation import PairSet, PairTask, evaluate_task
 from bertflow.storage.model_folder import load_calibrator, save_calibrator
 
 model = BertFlow.fit(sample_sentences()[::4], encoder="mini", device="cpu")
@@ -25,7 +25,7 @@ model = BertFlow.fit(sample_sentences()[::4], encoder="mini", device="cpu")
 pairs = sample_pairs()
 gold = np.array([pair.score for pair in pairs])
 pair_set = PairSet([pair.sentence1 for pair in pairs], [pair.sentence2 for pair in pairs], gold)
-task = Task("bertflow sample pairs", "spearman", {"all": pair_set}, fit_sentences=[])
+task = PairTask("bertflow sample pairs", "spearman", {"all": pair_set}, fit_sentences=[])
 model.add_result(task.name, evaluate_task(task, model.encode), split=None)
 model.card["license"] = "apache-2.0"  # only you can know it
 

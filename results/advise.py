@@ -26,9 +26,9 @@ from bertflow.data import sample_pairs, sample_sentences
 from bertflow.encoders.joined import WORDS_IN_CONTEXT, JoinedEncoder, calibrator_for
 from bertflow.encoders.token_table import StaticEncoder
 from bertflow.encoders.transformer import as_encoder
-from bertflow.evaluation import PairSet, Task, evaluate_task, load_task
-from bertflow.evaluation.comparison import DEFAULT_CALIBRATORS as CALIBRATORS
-from bertflow.evaluation.comparison import compare_calibrators
+from bertflow.evaluation import PairSet, PairTask, evaluate_task, load_task
+from bertflow.evaluation.comparison import OF_VIEWS as CALIBRATORS
+from bertflow.evaluation.comparison import compare_recipes
 from bertflow.paper.published import SEVEN
 from bertflow.storage.atomic import atomic_file
 from bertflow.storage.remembering import cached
@@ -86,12 +86,12 @@ class Encodings:
         """Vectors of one view."""
         return np.split(self.all(texts), len(self.views), axis=1)[self.views.index(view)]
 
-    def score(self, task: Task, view: tuple[str, bool], name: str) -> float:
+    def score(self, task: PairTask, view: tuple[str, bool], name: str) -> float:
         """The score of a calibrator, fitted on the task's sentences."""
         fitted = make_calibrator(name, 0).fit(self.embed(view, task.fit_sentences))
         return scored(task, lambda texts: fitted.transform(self.embed(view, texts)))
 
-    def score_best(self, task: Task, sentences: list[str]) -> float:
+    def score_best(self, task: PairTask, sentences: list[str]) -> float:
         """The score of the preset best, fitted on sentences."""
         joined = JoinedEncoder(self.tokens.weighted_by(sentences), self.encoder)
 
@@ -102,7 +102,7 @@ class Encodings:
         return scored(task, lambda texts: fitted.transform(embed(texts)))
 
 
-def scored(task: Task, embed: Callable[[list[str]], np.ndarray]) -> float:
+def scored(task: PairTask, embed: Callable[[list[str]], np.ndarray]) -> float:
     """Spearman ×100; of several sub-sets their weighted mean."""
     return evaluate_task(task, embed, "all" if len(task.subsets) == 1 else "wmean", resamples=0).value
 
@@ -113,7 +113,7 @@ def encodings(model: str) -> Encodings:
     return Encodings(model)
 
 
-def measure(model: str, task: Task) -> dict[str, Any]:
+def measure(model: str, task: PairTask) -> dict[str, Any]:
     """The advice without labels, and every candidate's true score."""
     found = encodings(model)
     views = [view for view in found.views if view != WORDS_IN_CONTEXT]
@@ -129,7 +129,7 @@ def few_sentences(model: str) -> dict[str, Any]:
     encoder, found = as_encoder(model, "first-last-avg"), {}
     for rows in ROWS:
         draws = [np.random.default_rng(seed).permutation(task.fit_sentences)[:rows].tolist() for seed in range(3)]
-        tables = [compare_calibrators(encoder, [task], CALIBRATORS, fit_on=draw, resamples=0) for draw in draws]
+        tables = [compare_recipes(encoder, [task], CALIBRATORS, fit_on=draw, resamples=0) for draw in draws]
         picks = [advise(draw, model, poolings=["first-last-avg"]).choice.calibrator for draw in draws]
         without = [advise(draw, encoder).choice.calibrator for draw in draws]  # an object has no presets
         values = {name: [table.results[name][task.name].value for table in tables] for name in CALIBRATORS}
@@ -146,7 +146,7 @@ def with_labels(model: str) -> dict[str, Any]:
     graded = sample_pairs()
     firsts, seconds = [pair.sentence1 for pair in graded], [pair.sentence2 for pair in graded]
     pairs = PairSet(firsts, seconds, np.array([pair.score for pair in graded]))
-    shipped = Task("shipped", "spearman", {"all": pairs}, [])
+    shipped = PairTask("shipped", "spearman", {"all": pairs}, [])
     return {
         "STS-B dev": advise(dev.fit_sentences, model, dev).to_dict(),
         "the shipped pairs": advise(sample_sentences(), model, shipped).to_dict(),

@@ -19,7 +19,7 @@ from bertflow.calibrators.names import is_random, make_calibrator
 from bertflow.encoders.joined import WORDS_IN_CONTEXT, JoinedEncoder, calibrator_for
 from bertflow.encoders.token_table import StaticEncoder
 from bertflow.encoders.transformer import Encoder, TextEncoder
-from bertflow.evaluation import PairSet, Task, evaluate_task, load_task
+from bertflow.evaluation import PairSet, PairTask, evaluate_task, load_task
 from bertflow.paper.nli_data import LABELS, read_nli
 from bertflow.paper.published import SEVEN
 from bertflow.storage.folders import find_data
@@ -56,7 +56,7 @@ def main(
         print_table(Path(name).name, tasks, names, rows)
 
 
-def load_named(name: str) -> Task:
+def load_named(name: str) -> PairTask:
     """Load a task by its name; with -train or -dev at its end, that part of it. SNLI and MNLI: what follows, what does not."""
     if name in NLI:
         return entailed_or_contradicted(name)
@@ -64,16 +64,16 @@ def load_named(name: str) -> Task:
     return load_task(whole, split=part) if part in ("train", "dev") else load_task(name)
 
 
-def entailed_or_contradicted(name: str) -> Task:
+def entailed_or_contradicted(name: str) -> PairTask:
     """Return the pairs of an NLI set as a task: 1 where the second sentence follows, 0 where it contradicts; others left."""
     rows = read_nli(find_data() / "nli" / NLI[name])
     kept = [i for i, label in enumerate(rows.labels) if label != LABELS["neutral"]]
     gold = np.array([float(rows.labels[i] == LABELS["entailment"]) for i in kept])
     pairs = PairSet([rows.premises[i] for i in kept], [rows.hypotheses[i] for i in kept], gold)
-    return Task(name, "auc", {"all": pairs}, list(dict.fromkeys([*pairs.sentences1, *pairs.sentences2])))
+    return PairTask(name, "auc", {"all": pairs}, list(dict.fromkeys([*pairs.sentences1, *pairs.sentences2])))
 
 
-def score(task: Task, encoder: TextEncoder, calibrator: Calibrator) -> float:
+def score(task: PairTask, encoder: TextEncoder, calibrator: Calibrator) -> float:
     """Spearman (QNLI: AUC) ×100 of a calibrator that was fitted on the task's own sentences."""
     embed = embedder(encoder)
     fitted = calibrator.fit(embed(list(task.fit_sentences)))
@@ -89,7 +89,7 @@ def embedder(encoder: TextEncoder) -> Callable[[list[str]], np.ndarray]:
     return encoder.encode if isinstance(encoder, StaticEncoder) else cached(encoder)
 
 
-def print_table(encoder: str, tasks: list[Task], names: list[str], rows: dict[str, list[np.ndarray]]) -> None:
+def print_table(encoder: str, tasks: list[PairTask], names: list[str], rows: dict[str, list[np.ndarray]]) -> None:
     """Mean ± sd over seeds; the average is over the sets that are scored by Spearman, if there are any."""
     sts = [i for i, task in enumerate(tasks) if task.metric == "spearman"]
     header = [*names, *(["average of STS"] if sts else [])]

@@ -15,7 +15,7 @@ import typer
 
 from bertflow.encoders.transformer import as_encoder
 from bertflow.evaluation import load_task
-from bertflow.evaluation.comparison import ComparisonTable, compare_calibrators
+from bertflow.evaluation.comparison import ComparisonTable, compare_recipes
 from bertflow.paper.published import SEVEN
 from bertflow.paper.sts import nli_sentences
 
@@ -37,8 +37,8 @@ def main(
     for pooling in poolings.split(","):
         model = as_encoder(encoder, pooling)
         options = {"seeds": range(seeds), "show_progress_bar": True}
-        target = compare_calibrators(model, tasks, CALIBRATORS, **options)
-        general = compare_calibrators(model, tasks, ["flow"], fit_on=sentences, **options)
+        target = compare_recipes(model, tasks, CALIBRATORS, **options)
+        general = compare_recipes(model, tasks, ["flow"], fit_on=sentences, **options)
         tables[pooling] = target, general
     name = Path(encoder).name
     command = f"python results/compare.py --encoder {name}" + (

@@ -22,7 +22,7 @@ from bertflow.data import sample_pairs, sample_sentences
 from bertflow.encoders.pooling import LayerReader
 from bertflow.encoders.token_table import FEATURES, StaticEncoder, encode_alone, fourier_features, standardized_average
 from bertflow.encoders.transformer import Encoder
-from bertflow.evaluation import PairSet, Task, evaluate_task, load_task
+from bertflow.evaluation import PairSet, PairTask, evaluate_task, load_task
 
 SIF = 2e-3
 Make = Callable[[], TransformerMixin]
@@ -57,7 +57,7 @@ def flow(**architecture: Any) -> FlowCalibrator:
 class Views:
     """All the ways to pool one task's texts: each text is encoded once, each token once."""
 
-    def __init__(self, encoder: Encoder, static: StaticEncoder, task: Task) -> None:
+    def __init__(self, encoder: Encoder, static: StaticEncoder, task: PairTask) -> None:
         self.encoder, self.static = encoder, static
         self.surprise = static.weighted_by(task.fit_sentences).weights
         texts = list(dict.fromkeys([*task.fit_sentences, *task.sentences]))
@@ -163,12 +163,12 @@ def joined(static: Matrix, contextual: Matrix, weight: float) -> tuple[Matrix, M
     return np.hstack([static, contextual]), make
 
 
-def shipped_pairs() -> Task:
+def shipped_pairs() -> PairTask:
     """Return the pairs that ship with bertflow, fitted on the sentences that do."""
     pairs = sample_pairs()
     firsts, seconds = [pair.sentence1 for pair in pairs], [pair.sentence2 for pair in pairs]
     gold = np.array([pair.score for pair in pairs])
-    return Task("shipped pairs", "spearman", {"all": PairSet(firsts, seconds, gold)}, sample_sentences())
+    return PairTask("shipped pairs", "spearman", {"all": PairSet(firsts, seconds, gold)}, sample_sentences())
 
 
 def main(

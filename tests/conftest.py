@@ -16,6 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+if SHARED.is_dir():  # beside the checkout; the package itself never looks there
+    os.environ.setdefault("BERTFLOW_DATA", str(SHARED))
+
 WORDS = [
     "the",
     "a",

@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 from bertflow.arrays import Matrix, cosine_of_pairs, unit_rows
 from bertflow.data import MINI, GradedPair, sample_pairs, sample_sentences
 from bertflow.encoders.transformer import Encoder
-from bertflow.evaluation import PairSet, SearchScore, Task, score_search
+from bertflow.evaluation import PairSet, PairTask, SearchScore, score_search
 from bertflow.geometry import Spaces
 from bertflow.model import BertFlow
 from bertflow.report import Origin, report_spaces
@@ -162,10 +162,10 @@ def _spaces(
     )
 
 
-def _task(pairs: Sequence[GradedPair]) -> Task:
+def _task(pairs: Sequence[GradedPair]) -> PairTask:
     first, second = [pair.sentence1 for pair in pairs], [pair.sentence2 for pair in pairs]
     graded = PairSet(first, second, np.array([pair.score for pair in pairs]))
-    return Task("the shipped pairs", "spearman", {"all": graded}, list(dict.fromkeys(first + second)))
+    return PairTask("the shipped pairs", "spearman", {"all": graded}, list(dict.fromkeys(first + second)))
 
 
 def _by_kind(pairs: Sequence[GradedPair], cosines: list[Matrix]) -> list[Figure]:

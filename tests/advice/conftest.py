@@ -5,7 +5,7 @@ import zlib
 import numpy as np
 import pytest
 
-from bertflow.evaluation import PairSet, Task
+from bertflow.evaluation import PairSet, PairTask
 
 DIM = 24
 
@@ -55,4 +55,4 @@ def pairs(corpus):
         kept = round(len(words) * score / 5)
         second.append(" ".join([*words[:kept], *other.split()[kept:]]) or other)
         gold.append(float(score))
-    return Task("own", "spearman", {"all": PairSet(first, second, np.array(gold))}, [])
+    return PairTask("own", "spearman", {"all": PairSet(first, second, np.array(gold))}, [])

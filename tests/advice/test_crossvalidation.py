@@ -6,7 +6,7 @@ import pytest
 from bertflow import InputError
 from bertflow.advice.candidates import Candidate
 from bertflow.advice.crossvalidation import FOLDS, check_pairs, choose, crossvalidate, deal
-from bertflow.evaluation import PairSet, Task
+from bertflow.evaluation import PairSet, PairTask
 
 RAW, GOOD = Candidate("mean", "none"), Candidate("mean", "flow")
 
@@ -22,7 +22,7 @@ def gold():
 
 def task(gold, metric="spearman"):
     texts = [f"sentence {i}" for i in range(len(gold))]
-    return Task("own", metric, {"all": PairSet(texts, texts[::-1], np.asarray(gold, dtype=float))}, texts)
+    return PairTask("own", metric, {"all": PairSet(texts, texts[::-1], np.asarray(gold, dtype=float))}, texts)
 
 
 @pytest.mark.parametrize("n", [50, 53, 400])

@@ -59,7 +59,6 @@ def test_qnli_entailment_becomes_one(hub, tmp_path):
 def test_default_folder_is_found_again(hub, tmp_path, monkeypatch):
     monkeypatch.setenv("BERTFLOW_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("BERTFLOW_DATA", raising=False)
-    monkeypatch.setattr("bertflow.storage.folders._HERE", tmp_path / "a" / "b" / "c" / "folders.py")
     (tmp_path / "x" / "y").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "x" / "y")
     download(names=["STS16"])

@@ -4,7 +4,7 @@ from scipy.spatial.distance import cosine
 from scipy.stats import pearsonr, spearmanr
 
 from bertflow.errors import InputError
-from bertflow.evaluation import PairSet, Task, evaluate_task, task_similarities
+from bertflow.evaluation import PairSet, PairTask, evaluate_task, task_similarities
 
 
 def made_up(sizes=(30, 12, 55), metric="spearman"):
@@ -24,7 +24,7 @@ def made_up(sizes=(30, 12, 55), metric="spearman"):
         noisy = np.array(near) * 2.5 + rng.normal(0, 0.4 * (part + 1), n)
         gold = (noisy > 0).astype(float) if metric == "auc" else noisy.round(1)
         subsets[f"part{part}"] = PairSet(one, two, gold)
-    return Task("made up", metric, subsets, names), vectors
+    return PairTask("made up", metric, subsets, names), vectors
 
 
 def embed_with(vectors, log=None):
@@ -81,7 +81,7 @@ def test_auc_tasks_are_judged_by_auc():
 def test_identical_sentences_tie_exactly_in_any_scale():
     _, vectors = made_up()
     names, rng = list(vectors), np.random.default_rng(1)
-    same = Task("same", "spearman", {"all": PairSet(names, names, rng.normal(size=len(names)))}, names)
+    same = PairTask("same", "spearman", {"all": PairSet(names, names, rng.normal(size=len(names)))}, names)
     for scale in (1e-3, 1, 7e4):
         scaled = {name: vector * np.float32(scale) for name, vector in vectors.items()}
         assert set(task_similarities(same, embed_with(scaled))["all"]) == {1.0}
@@ -112,7 +112,7 @@ def test_bad_embeddings_are_explained(embed, message):
 
 def test_lost_subsets_allow_only_the_pooled_setting():
     task, vectors = made_up((50,))
-    copy = Task("STS12", "spearman", {"all": task.subsets["part0"]}, task.fit_sentences, subsets_lost=True)
+    copy = PairTask("STS12", "spearman", {"all": task.subsets["part0"]}, task.fit_sentences, subsets_lost=True)
     assert evaluate_task(copy, embed_with(vectors), "all", resamples=0).pairs == 50
     with pytest.raises(InputError, match="STS12 has no sub-sets"):
         evaluate_task(copy, embed_with(vectors), "wmean")

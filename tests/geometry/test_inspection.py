@@ -12,7 +12,7 @@ from bertflow import BertFlow, Encoder, FlowCalibrator, Whitening, analyze, find
 from bertflow.data import mini_folder, sample_pairs, sample_sentences
 from bertflow.encoders.pretrained import quiet_transformers
 from bertflow.errors import InputError
-from bertflow.evaluation import PairSet, Task
+from bertflow.evaluation import PairSet, PairTask
 from bertflow.geometry import decompose_masked_lm, make_spaces, masked, readable_tables
 from bertflow.geometry.outliers import held_out_log_density
 from bertflow.geometry.tokens import count_tokens_of, has_token_embeddings, input_embeddings, token_ids
@@ -30,7 +30,7 @@ def pairs():
     some = sample_pairs()[::6]
     gold = np.array([pair.score for pair in some])
     subset = PairSet([pair.sentence1 for pair in some], [pair.sentence2 for pair in some], gold)
-    return Task("sample", "spearman", {"all": subset}, [])
+    return PairTask("sample", "spearman", {"all": subset}, [])
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bertflow import BertFlow, Encoder, FlowCalibrator, InputError, Whitening
-from bertflow.evaluation import PairSet, Task, evaluate_task, find_data, load_task
-from bertflow.evaluation.tasks import COUNTS, hub_file
+from bertflow.evaluation import PairSet, PairTask, evaluate_task, find_data, load_task
+from bertflow.evaluation.sts import COUNTS, hub_file
 
 mteb = pytest.importorskip("mteb", reason="needs pip install 'bertflow[mteb]'")
 
@@ -48,7 +48,7 @@ def pairs(sentences):
 
 def ours(pairs, embed):
     """Our own score, setting ``all``, as MTEB counts: from 0 to 1."""
-    return evaluate_task(Task("Made", "spearman", {"all": pairs}, []), embed, "all", resamples=0).value / 100
+    return evaluate_task(PairTask("Made", "spearman", {"all": pairs}, []), embed, "all", resamples=0).value / 100
 
 
 def fitted(encoder, sentences, calibrator):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bertflow import InputError
-from bertflow.evaluation import PairSet, Task
+from bertflow.evaluation import PairSet, PairTask
 from bertflow.paper import sts, table8
 from bertflow.paper.layout import PaperTable, Row
 from bertflow.paper.published import SEVEN, TABLE2, TABLE3, TABLE5
@@ -29,7 +29,7 @@ def options(tmp_path, tiny_bert, sentences, monkeypatch):
         half = [f"the cat {text}" for text in sentences[:40]], [f"the dog {text}" for text in sentences[40:80]]
         gold = np.arange(40) % (2 if name == "QNLI" else 6)
         pairs = PairSet(*half, gold.astype(float))
-        return Task(name, "auc" if name == "QNLI" else "spearman", {"all": pairs}, [*half[0], *half[1]])
+        return PairTask(name, "auc" if name == "QNLI" else "spearman", {"all": pairs}, [*half[0], *half[1]])
 
     monkeypatch.setattr(sts, "load_task", load)
     monkeypatch.setattr(table8, "load_task", load)

@@ -3,7 +3,7 @@ import pytest
 
 from bertflow import Encoder
 from bertflow.errors import InputError
-from bertflow.evaluation import PairSet, Task
+from bertflow.evaluation import PairSet, PairTask
 from bertflow.paper import table6
 
 pytest.importorskip("rapidfuzz", reason="edit distance needs the extra 'evaluation'")
@@ -15,8 +15,8 @@ def task(monkeypatch, tmp_path, sentences):
     monkeypatch.setenv("BERTFLOW_CACHE", str(tmp_path / "cache"))
     first, second = sentences[:50], sentences[50:100]
     gold = np.array([-abs(len(a) - len(b)) for a, b in zip(first, second, strict=True)], dtype=float)
-    made = Task("STS-B", "spearman", {"all": PairSet(first, second, gold)}, sentences)
-    monkeypatch.setattr(table6, "load_task", lambda name, data, split: made)
+    made = PairTask("STS-B", "spearman", {"all": PairSet(first, second, gold)}, sentences)
+    monkeypatch.setattr(table6, "load_pairs", lambda name, data, split: made)
     return made
 
 

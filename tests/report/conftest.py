@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bertflow.evaluation import PairSet, Task
+from bertflow.evaluation import PairSet, PairTask
 from bertflow.geometry import make_spaces
 from bertflow.report import Origin, gather
 from bertflow.report.maps import LEVELS, SpaceMap
@@ -54,7 +54,7 @@ def task(sentences):
         first.append(text)
         second.append(" ".join([*kept, *rng.permutation(words)[: len(words) - len(kept)]]))
         gold.append(float(score))
-    return Task("own", "spearman", {"all": PairSet(first, second, np.array(gold))}, [])
+    return PairTask("own", "spearman", {"all": PairSet(first, second, np.array(gold))}, [])
 
 
 def random_map(n, labels, seed=0):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bertflow import InputError, Whitening, write_report
-from bertflow.evaluation import Comparison, PairSet, Task
+from bertflow.evaluation import Comparison, PairSet, PairTask
 from bertflow.geometry import BeforeAfter, make_spaces
 from bertflow.report import Origin, gather, report_spaces
 from bertflow.report import findings as findings_module
@@ -149,7 +149,7 @@ def test_without_pairs_nothing_is_claimed(unlabelled, findings):
 
 def test_labels_of_zero_and_one_are_judged_by_auc(tiny_spaces, task):
     pairs = task.subsets["all"]
-    binary = Task("own", "auc", {"all": PairSet(pairs.sentences1, pairs.sentences2, (pairs.gold >= 3) * 1.0)}, [])
+    binary = PairTask("own", "auc", {"all": PairSet(pairs.sentences1, pairs.sentences2, (pairs.gold >= 3) * 1.0)}, [])
     found = judge(tiny_spaces, binary)
     assert found.score.before.metric == "auc"
     assert random_cosines(tiny_spaces, found.pairs).alike == (pairs.gold >= 3).sum()

@@ -16,7 +16,7 @@ from bertflow.advice.rule import EVEN, TYPICAL, WORTH, Gain, choose_by_geometry,
 from bertflow.arrays import as_matrix
 from bertflow.encoders.transformer import Encoder
 from bertflow.errors import InputError
-from bertflow.evaluation import Task
+from bertflow.evaluation import PairTask
 from bertflow.geometry.isotropy import Isotropy, isotropy
 from bertflow.texts import check_sentences
 
@@ -42,7 +42,7 @@ BY_GEOMETRY = (
 def advise(
     sentences: Any,
     encoder: Any = "mini",
-    pairs: Task | None = None,
+    pairs: PairTask | None = None,
     *,
     poolings: Sequence[str] | None = None,
     calibrators: Sequence[str] = CALIBRATORS,
@@ -107,7 +107,7 @@ def advise(
     return Advice(**about, **judged)
 
 
-def _advise_vectors(vectors: object, pairs: Task | None, sample: int, seed: int) -> Advice:
+def _advise_vectors(vectors: object, pairs: PairTask | None, sample: int, seed: int) -> Advice:
     """Judge vectors by their geometry."""
     if pairs is not None:
         raise InputError(
@@ -119,7 +119,7 @@ def _advise_vectors(vectors: object, pairs: Task | None, sample: int, seed: int)
     return Advice(**about, **_by_geometry(baseline, geometry), geometry=_summary(geometry), notes=notes)
 
 
-def _by_pairs(found: Measured, pairs: Task, seed: int) -> dict[str, Any]:
+def _by_pairs(found: Measured, pairs: PairTask, seed: int) -> dict[str, Any]:
     """Cross-validate; leave it too where the gain on held-out folds is not there."""
     gold = np.concatenate(list(pairs.gold.values()))
     result = crossvalidate(found.similarities, gold, pairs.metric, found.baseline, seed=seed)

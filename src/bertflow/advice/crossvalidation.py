@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from bertflow.advice.candidates import Candidate
 from bertflow.errors import InputError
-from bertflow.evaluation import Comparison, Task, compare, metric_value
-from bertflow.evaluation.pairs import Metric, Vector
+from bertflow.evaluation import Comparison, PairTask, compare, metric_value
+from bertflow.evaluation.pairs import Metric
+from bertflow.evaluation.scores import Vector
 
 FOLDS = 5
 FEWEST_PAIRS = 50  # ten a fold; a correlation over fewer says nothing
@@ -88,7 +89,7 @@ def deal(gold: Vector, seed: int) -> npt.NDArray[np.int64]:
     return fold
 
 
-def check_pairs(task: Task) -> None:
+def check_pairs(task: PairTask) -> None:
     """Refuse pairs from which nothing can be learned, before minutes of encoding."""
     gold = np.concatenate(list(task.gold.values()))
     if len(gold) < FEWEST_PAIRS:

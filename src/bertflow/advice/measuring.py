@@ -21,8 +21,8 @@ from bertflow.calibrators.names import make_calibrator
 from bertflow.encoders.joined import TOKEN_PRESETS, WORDS_IN_CONTEXT, JoinedEncoder, calibrator_for, distill
 from bertflow.encoders.token_table import StaticEncoder, has_fast_tokenizer
 from bertflow.encoders.transformer import Encoder, TextEncoder, View
-from bertflow.evaluation import Task, task_similarities
-from bertflow.evaluation.pairs import Vector
+from bertflow.evaluation import PairTask, task_similarities
+from bertflow.evaluation.scores import Vector
 from bertflow.geometry.isotropy import Isotropy, isotropy
 from bertflow.storage.remembering import cached
 
@@ -53,7 +53,7 @@ def measure(
     encoder: Any,
     poolings: Sequence[str | None],
     calibrators: Sequence[str],
-    pairs: Task | None = None,
+    pairs: PairTask | None = None,
     *,
     seed: int = 0,
     device: str | None = None,

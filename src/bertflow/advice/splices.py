@@ -20,7 +20,7 @@ import numpy as np
 
 from bertflow.arrays import Matrix, cosine_of_pairs
 from bertflow.evaluation import metric_value
-from bertflow.evaluation.pairs import Vector
+from bertflow.evaluation.scores import Vector
 
 FEWEST_WORDS = 6  # a shorter sentence has no beginning and end to speak of
 FEWEST = 30

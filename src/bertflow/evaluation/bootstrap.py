@@ -1,7 +1,8 @@
-"""Resampling of pairs: how sure a score is, and whether two methods differ.
+"""Resampling: how sure a score is, and whether two methods differ.
 
-A resample with replacement is a vector of counts, one a pair. Ranks, correlations and AUC of the resample follow from
-the counts and from the order of the original values, sorted once: no resample is ever written out or sorted again.
+A resample with replacement is a vector of counts, one a pair, a query or a text. Ranks, correlations and AUC of the
+resample follow from the counts and from the order of the original values, sorted once: no resample is ever written out
+or sorted again. Equal sizes and seeds give equal counts, whatever the method: that is what pairs two methods.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bertflow.evaluation.pairs import Metric, Vector
+from bertflow.evaluation.pairs import Metric
+from bertflow.evaluation.scores import Vector
 
 Stratum: TypeAlias = tuple[Sequence[Vector], Vector]  # similarities of each method (n,), gold (n,)
 Statistic: TypeAlias = Callable[[Vector], Vector]  # counts (b, n) -> values (b,)
-_CELLS = 2**19  # resamples × pairs held at once
+_CELLS = 2**19  # resamples × units held at once
 
 
 def bootstrap_draws(
@@ -38,7 +40,7 @@ def bootstrap_draws(
     for (similarities, gold), weight in zip(strata, weights, strict=True):
         statistics = [weighted_statistic(metric, similarity, gold) for similarity in similarities]
         start = 0
-        for counts in _resample(len(gold), resamples, rng):
+        for counts in resample(len(gold), resamples, rng):
             stop = start + len(counts)
             for method, statistic in enumerate(statistics):
                 draws[method, start:stop] += 100 * weight * statistic(counts)
@@ -58,8 +60,15 @@ def weighted_statistic(metric: Metric, similarity: Vector, gold: Vector) -> Stat
     return lambda counts: _correlation(counts, rank_similarity(counts), rank_gold(counts))
 
 
-def _resample(n: int, resamples: int, rng: np.random.Generator) -> Iterator[Vector]:
-    """Yield counts (b, n) until there were ``resamples`` rows."""
+def resampled(statistic: Statistic, n: int, resamples: int, seed: int) -> Vector | None:
+    """Compute a statistic of n units for each resample, (resamples,); None where no resamples are asked for."""
+    if resamples < 1:
+        return None
+    return np.concatenate([statistic(counts) for counts in resample(n, resamples, np.random.default_rng(seed))])
+
+
+def resample(n: int, resamples: int, rng: np.random.Generator) -> Iterator[Vector]:
+    """Yield counts (b, n) of n units drawn n times with replacement, until there were ``resamples`` rows."""
     size = max(1, _CELLS // n)
     for start in range(0, resamples, size):
         rows = min(size, resamples - start)

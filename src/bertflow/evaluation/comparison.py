@@ -1,31 +1,33 @@
-"""How good is this encoder, and does calibration help? Calibrators side by side on one encoder, one encoding for all."""
+"""How good is this encoder, and does calibration help? Recipes side by side on one encoder, one encoding for all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from tqdm.auto import tqdm
 
-from bertflow.arrays import Matrix
-from bertflow.calibrators import Calibrator
-from bertflow.calibrators.names import is_random, make_calibrator
-from bertflow.encoders.transformer import TextEncoder
+from bertflow.encoders.base import TextEncoder
+from bertflow.encoders.token_table import has_fast_tokenizer
 from bertflow.errors import InputError
-from bertflow.evaluation import Score, Task, compare, score_pairs, task_similarities
-from bertflow.evaluation.pairs import Metric
-from bertflow.evaluation.scores import Setting
-from bertflow.storage.remembering import cached
+from bertflow.evaluation.formats import Figure, Figures
+from bertflow.evaluation.scores import Score, Setting, difference
+from bertflow.evaluation.tasks import Encode, Task
+from bertflow.model import BertFlow
+from bertflow.recipes import RAW, check_recipe, is_random, readings
+from bertflow.storage.remembering import Remembering
 
-DEFAULT_CALIBRATORS = ("none", "sn", "natsv-1", "natsv-10", "sn+natsv-6", "whitening", "flow")
+OF_VIEWS = (RAW, "whitening", "flow")
+OF_TOKENS = ("static", "best")
 TARGET = "target"
+AVERAGE = "average"
 
 
 @dataclass(frozen=True)
 class Result:
-    """One calibrator on one task.
+    """One recipe on one task.
 
     Args:
         values: The score ×100 with each seed.
@@ -50,17 +52,27 @@ class Result:
         return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else None
 
     def __str__(self) -> str:
-        return f"{self.value:.2f}" + ("" if self.deviation is None else f"±{self.deviation:.2f}")
+        return str(self.figure())
+
+    def figure(self, best: bool = False) -> Figure:
+        """Return it as a figure of a table."""
+        score = self.score
+        return Figure(self.value, self.deviation, score.low, score.high, self.p_value, best, score.metric)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain JSON values."""
+        shown = {"values": self.values, "score": self.score.to_dict(), "p_value": self.p_value, "seeds": self.seeds}
+        return shown | {"value": self.value, "deviation": self.deviation}
 
 
 @dataclass(frozen=True)
 class ComparisonTable:
-    """Calibrators × tasks.
+    """Recipes × tasks.
 
     Args:
         encoder: What ``describe()`` says of it.
-        fit_on: What the calibrators were fitted on.
-        results: By calibrator, then by task.
+        fit_on: What the recipes were fitted on.
+        results: By recipe, then by task.
     """
 
     encoder: dict[str, Any]
@@ -72,119 +84,118 @@ class ComparisonTable:
         """Names of the tasks."""
         return list(next(iter(self.results.values())))
 
-    def average(self, calibrator: str) -> float:
+    def average(self, recipe: str) -> float:
         """Mean over the tasks."""
-        return float(np.mean([result.value for result in self.results[calibrator].values()]))
+        return float(np.mean([result.value for result in self.results[recipe].values()]))
 
     def best(self, task: str) -> str:
-        """Name of the best calibrator on a task."""
+        """Name of the best recipe on a task; of ``"average"``: over all tasks."""
+        if task == AVERAGE:
+            return max(self.results, key=self.average)
         return max(self.results, key=lambda name: self.results[name][task].value)
+
+    def figures(self) -> Figures:
+        """Return the table, to be written in any format; with several tasks the last column is their average."""
+        columns = [*self.tasks, *([AVERAGE] if len(self.tasks) > 1 else [])]
+        best = {column: self.best(column) for column in columns}
+        rows = {}
+        for name, cells in self.results.items():
+            averaged = Figure(self.average(name), best=best.get(AVERAGE) == name, metric="mean")
+            rows[name] = [
+                averaged if column == AVERAGE else cells[column].figure(best[column] == name) for column in columns
+            ]
+        return Figures("recipe", columns, rows, self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON."""
-        table = asdict(self) | {"average": {name: self.average(name) for name in self.results}}
-        for name, cells in self.results.items():
-            for task, cell in cells.items():
-                table["results"][name][task] |= {"value": cell.value, "deviation": cell.deviation}
-        return table
+        results = {name: {task: cell.to_dict() for task, cell in cells.items()} for name, cells in self.results.items()}
+        average = {name: self.average(name) for name in self.results}
+        return {"encoder": self.encoder, "fit_on": self.fit_on, "results": results, "average": average}
 
     def to_markdown(self) -> str:
         """Return the table as Markdown: mean ± sd over seeds, with the first seed's interval."""
-        text = f"| calibrator | {' | '.join(self.tasks)} |\n|---{'|---:' * len(self.tasks)}|\n"
-        for name, cells in self.results.items():
-            figures = [
-                f"{'**' if self.best(task) == name else ''}{cell}{'**' if self.best(task) == name else ''}"
-                + ("" if cell.score.low is None else f" ({cell.score.low:.1f}–{cell.score.high:.1f})")
-                for task, cell in cells.items()
-            ]
-            text += f"| {name} | {' | '.join(figures)} |\n"
-        return text
+        return self.figures().to_markdown()
 
 
-def compare_calibrators(
+def default_recipes(encoder: TextEncoder) -> tuple[str, ...]:
+    """Return what is worth comparing on an encoder: those of a table of tokens only where it can have one."""
+    return (*OF_VIEWS, *OF_TOKENS) if has_fast_tokenizer(encoder) else OF_VIEWS
+
+
+def compare_recipes(
     encoder: TextEncoder,
     tasks: Sequence[Task],
-    calibrators: Sequence[str] = DEFAULT_CALIBRATORS,
+    recipes: Sequence[str] | None = None,
     *,
     fit_on: str | Sequence[str] = TARGET,
     setting: Setting = "wmean",
-    metric: Metric | None = None,
+    metric: str | None = None,
     seeds: Sequence[int] = (0,),
     resamples: int = 1000,
     show_progress_bar: bool = False,
 ) -> ComparisonTable:
-    """Fit each calibrator, without labels, and score it on each task.
+    """Fit each recipe, without labels, and score it on each task.
 
     Args:
-        encoder: The frozen encoder.
-        tasks: From ``load_task`` or ``load_pairs_file``.
-        calibrators: Short names; see ``bertflow.calibrators.names``.
-        fit_on: ``"target"`` (all sentences of the task itself, the paper's setting) or sentences to fit on once.
+        encoder: The frozen encoder. Each text goes through it once, ever: its vectors are kept on disk.
+        tasks: From ``load_task`` or ``load_own``; of any kind.
+        recipes: Names of ``bertflow.recipes()``; default: ``default_recipes(encoder)``.
+        fit_on: ``"target"`` (all texts of the task itself, the paper's setting) or sentences to fit on once.
         setting: ``"wmean"`` (the paper's), ``"mean"`` or ``"all"``, for the tasks that have sub-sets.
-        metric: ``"spearman"``, ``"pearson"`` or ``"auc"``, instead of each task's own.
-        seeds: The flow is fitted once for each.
+        metric: Instead of each task's own.
+        seeds: A recipe with something random is fitted once for each.
         resamples: For confidence intervals and p-values; 0 gives none.
         show_progress_bar: Show progress.
     """
-    if not tasks or not calibrators or not seeds:
-        raise InputError("At least one task, one calibrator and one seed are needed.")
-    embed = cached(encoder, show_progress_bar=show_progress_bar)
-    general = None if isinstance(fit_on, str) else embed(list(dict.fromkeys(fit_on)))
+    names = tuple(dict.fromkeys(default_recipes(encoder) if recipes is None else recipes))
+    if not tasks or not names or not seeds:
+        raise InputError("At least one task, one recipe and one seed are needed.")
     if isinstance(fit_on, str) and fit_on != TARGET:
         raise InputError(f"fit_on is 'target' or a list of sentences; it was {fit_on!r}.")
-    fitted: dict[tuple[str, int], Calibrator] = {}
-    results: dict[str, dict[str, Result]] = {name: {} for name in calibrators}
-    with tqdm(total=len(tasks) * len(calibrators), desc="comparing", disable=not show_progress_bar) as bar:
-        for task in tasks:
-            if general is None:
-                fitted = {}
-            vectors = embed(task.fit_sentences) if general is None else general
-            judge = _Judge(task, embed, setting, metric or task.metric, vectors, fitted, tuple(seeds), resamples)
-            for name in calibrators:
-                results[name][task.name] = judge(name)
+    for name in names:
+        check_recipe(name)
+    judged = [task.judged_by(metric, setting) for task in tasks]
+    general = None if isinstance(fit_on, str) else list(dict.fromkeys(fit_on))
+    remembering = Remembering(encoder, readings([RAW, *names], encoder), show_progress_bar=show_progress_bar)
+    models = _Models(remembering)
+    results: dict[str, dict[str, Result]] = {name: {} for name in names}
+    with tqdm(total=len(tasks) * len(names), desc="comparing", disable=not show_progress_bar) as bar:
+        for task in judged:
+            models.fit_on(task.fit_sentences if general is None else general)
+            raw = task.score(models(RAW, seeds[0]), resamples=resamples)
+            for name in names:
+                results[name][task.name] = _result(task, name, models, seeds, raw, resamples)
                 bar.update()
     what = TARGET if general is None else f"{len(general)} sentences"
     return ComparisonTable(encoder.describe(), what, results)
 
 
-class _Judge:
-    """Scores calibrators on one task, each against the raw vectors."""
+class _Models:
+    """Recipes fitted on the same texts, each once a seed."""
 
-    def __init__(
-        self,
-        task: Task,
-        embed: Callable[[list[str]], Matrix],
-        setting: Setting,
-        metric: Metric,
-        vectors: Matrix,
-        fitted: dict[tuple[str, int], Calibrator],
-        seeds: tuple[int, ...],
-        resamples: int,
-    ) -> None:
-        self.task, self.embed, self.vectors, self.fitted = task, embed, vectors, fitted
-        self.metric, self.resamples, self.seeds = metric, resamples, seeds
-        self.setting: Setting = "all" if task.subsets_lost or len(task.subsets) == 1 else setting
-        self.raw = task_similarities(task, embed)
+    def __init__(self, encoder: Any) -> None:
+        self._encoder = encoder
+        self._texts: Sequence[str] = ()
+        self._fitted: dict[tuple[str, int], BertFlow] = {}
 
-    def __call__(self, name: str) -> Result:
-        seeds = self.seeds if is_random(name) else self.seeds[:1]
-        similarities = [self._similarities(name, seed) for seed in seeds]
-        first = self._score(similarities[0], self.resamples)
-        values = [first.value, *(self._score(each, 0).value for each in similarities[1:])]
-        p_value = None
-        if name != "none" and self.resamples:
-            p_value = compare(
-                similarities[0], self.raw, self.task.gold, self.metric, self.setting, resamples=self.resamples
-            ).p_value
-        return Result(tuple(values), first, p_value, seeds)
+    def fit_on(self, texts: Sequence[str]) -> None:
+        """Take other texts; what was fitted on the earlier ones is forgotten."""
+        if texts is not self._texts:
+            self._texts, self._fitted = texts, {}
 
-    def _similarities(self, name: str, seed: int) -> Any:
-        if name == "none":
-            return self.raw
-        if (name, seed) not in self.fitted:
-            self.fitted[name, seed] = make_calibrator(name, seed).fit(self.vectors)
-        calibrator = self.fitted[name, seed]
-        return task_similarities(self.task, lambda texts: calibrator.transform(self.embed(texts)))
+    def __call__(self, name: str, seed: int) -> Encode:
+        """Return what encodes by a recipe, fitted if need be."""
+        if (name, seed) not in self._fitted:
+            self._fitted[name, seed] = BertFlow.fit(self._texts, self._encoder, recipe=name, random_state=seed)
+        return self._fitted[name, seed].encode
 
-    def _score(self, similarities: Any, resamples: int) -> Score:
-        return score_pairs(similarities, self.task.gold, self.metric, self.setting, resamples=resamples)
+
+def _result(
+    task: Task, name: str, models: Callable[[str, int], Encode], seeds: Sequence[int], raw: Score, resamples: int
+) -> Result:
+    """Score one recipe with every seed, and against the raw vectors with the first."""
+    own, is_raw = tuple(seeds) if is_random(name) else tuple(seeds[:1]), check_recipe(name) == RAW
+    first = raw if is_raw else task.score(models(name, own[0]), resamples=resamples)
+    others = [task.score(models(name, seed), resamples=0).value for seed in own[1:]]
+    p_value = difference(first, raw).p_value if resamples and not is_raw else None
+    return Result((first.value, *others), first, p_value, own)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bertflow.errors import InputError, require
-from bertflow.evaluation.tasks import COUNTS, TASKS, hub_file
+from bertflow.evaluation.sts import COUNTS, hub_file
 from bertflow.storage.atomic import atomic_file
 from bertflow.storage.folders import cache_folder
 
@@ -28,19 +28,19 @@ _REPOSITORIES = {
 _QNLI_ENTAILMENT = 0  # the hub numbers GLUE's classes the other way round: 0 is entailment
 
 
-def download(folder: str | Path | None = None, names: Sequence[str] = TASKS) -> Path:
+def download(folder: str | Path | None = None, names: Sequence[str] = tuple(COUNTS)) -> Path:
     """Fetch data sets and write them where ``load_task`` finds them.
 
     Args:
         folder: The folder of data sets, made if need be; by default the one in the cache that ``find_data`` knows.
-        names: Which of ``TASKS``.
+        names: Which of the data sets of the paper: the seven STS sets and QNLI.
 
     Returns:
         The folder, to be given to ``load_task`` or set as ``BERTFLOW_DATA``.
     """
-    unknown = [name for name in names if name not in TASKS]
+    unknown = [name for name in names if name not in COUNTS]
     if unknown:
-        raise InputError(f"There is no task {unknown[0]!r}; the tasks are {', '.join(TASKS)}.")
+        raise InputError(f"There is no task {unknown[0]!r} to fetch; the tasks are {', '.join(COUNTS)}.")
     folder = cache_folder() / "data" if folder is None else Path(folder)
     for name in names:
         # all splits of a task are fetched before one is written: half a task is of no use

@@ -1,4 +1,4 @@
-"""Scores of similarities against gold: Spearman, Pearson and AUC ×100, in the settings that papers use.
+"""Similarities against gold: Spearman, Pearson and AUC ×100, in the settings that papers use.
 
 ``all`` pools every pair into one correlation (Sentence-BERT, MTEB); ``mean`` averages the sub-sets' correlations;
 ``wmean`` weights that average by the sub-sets' sizes (BERT-flow, BERT-whitening). On STS12–16 they differ by points.
@@ -7,70 +7,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TypeAlias, get_args
 
 import numpy as np
 from scipy import stats
 
 from bertflow.errors import InputError
 from bertflow.evaluation.bootstrap import Stratum, bootstrap_draws
-from bertflow.evaluation.pairs import Metric, Vector
+from bertflow.evaluation.pairs import Metric
+from bertflow.evaluation.scores import Comparison, Score, Setting, Vector, difference, with_interval
 
-Setting: TypeAlias = Literal["all", "mean", "wmean"]
 BySubset: TypeAlias = Mapping[str, Vector]
-
-
-@dataclass(frozen=True)
-class Score:
-    """A score ×100 with its percentile bootstrap interval.
-
-    Args:
-        value: The score.
-        low: Lower end of the interval; None where no resamples were asked for.
-        high: Upper end.
-        setting: ``"all"``, ``"mean"`` or ``"wmean"``.
-        metric: ``"spearman"``, ``"pearson"`` or ``"auc"``.
-        pairs: How many pairs were judged.
-        per_subset: The score of each sub-set alone; None where it has none, as with constant gold.
-        confidence: Of the interval.
-    """
-
-    value: float
-    low: float | None
-    high: float | None
-    setting: Setting
-    metric: Metric
-    pairs: int
-    per_subset: dict[str, float | None]
-    confidence: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain JSON values."""
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """How a first method's score differs from a second's on the same pairs, ×100.
-
-    Args:
-        difference: First minus second.
-        low: Lower end of the interval of the difference.
-        high: Upper end.
-        p_value: Two-sided, by paired bootstrap: how often the sign of the difference is lost in a resample.
-        confidence: Of the interval.
-    """
-
-    difference: float
-    low: float
-    high: float
-    p_value: float
-    confidence: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain JSON values."""
-        return asdict(self)
 
 
 def metric_value(metric: Metric, similarities: Vector, gold: Vector) -> float:
@@ -125,18 +72,15 @@ def score_pairs(
     """
     strata, weights = _strata([similarities], gold, setting)
     value = _combine(strata, weights, metric, 0, list(gold) if setting != "all" else None)
-    low = high = None
-    if resamples > 0:
-        low, high = _interval(bootstrap_draws(strata, weights, metric, resamples, seed)[0], confidence)
+    draws = bootstrap_draws(strata, weights, metric, resamples, seed)[0] if resamples > 0 else None
     return Score(
         value=value,
-        low=low,
-        high=high,
         setting=setting,
         metric=metric,
-        pairs=sum(map(len, gold.values())),
+        size=sum(map(len, gold.values())),
         per_subset={name: _value_or_none(metric, similarities[name], gold[name]) for name in gold},
-        confidence=confidence,
+        units=np.concatenate([np.asarray(similarities[name], dtype=np.float64) for name in gold]),
+        **with_interval(draws, confidence),
     )
 
 
@@ -154,17 +98,11 @@ def compare(
     """Compare two methods' similarities on the same pairs by paired bootstrap; arguments as in ``score_pairs``."""
     if resamples < 1:
         raise InputError(f"A comparison needs resamples; {resamples} were asked for. Use 1000 or more.")
-    strata, weights = _strata([first, second], gold, setting)
-    names = list(gold) if setting != "all" else None
-    values = [_combine(strata, weights, metric, method, names) for method in (0, 1)]
-    draws = bootstrap_draws(strata, weights, metric, resamples, seed)
-    differences = draws[0] - draws[1]
-    low, high = _interval(differences, confidence)
-    differences = differences[np.isfinite(differences)]
-    # one is added so that a finite number of resamples never claims certainty
-    tail = min((differences <= 0).sum(), (differences >= 0).sum()) + 1
-    p_value = min(1.0, 2 * float(tail) / (len(differences) + 1))
-    return Comparison(values[0] - values[1], low, high, p_value, confidence)
+    first_score, second_score = (
+        score_pairs(method, gold, metric, setting, resamples=resamples, seed=seed, confidence=confidence)
+        for method in (first, second)
+    )
+    return difference(first_score, second_score)
 
 
 def _strata(methods: Sequence[BySubset], gold: BySubset, setting: Setting) -> tuple[list[Stratum], list[float]]:
@@ -218,14 +156,3 @@ def _value_or_none(metric: Metric, similarities: Vector, gold: Vector) -> float 
         return metric_value(metric, np.asarray(similarities, dtype=np.float64), np.asarray(gold, dtype=np.float64))
     except InputError:
         return None
-
-
-def _interval(draws: Vector, confidence: float) -> tuple[float, float]:
-    """Percentile interval of the resamples that have a score."""
-    if not 0 < confidence < 1:
-        raise InputError(f"confidence is {confidence}; it must lie between 0 and 1, such as 0.95.")
-    draws = draws[np.isfinite(draws)]
-    if not len(draws):
-        raise InputError("No resample has a score: there are too few pairs, or too few resamples, for an interval.")
-    low, high = np.percentile(draws, [50 * (1 - confidence), 50 * (1 + confidence)])
-    return float(low), float(high)

@@ -1,4 +1,4 @@
-"""Pairs of sentences with gold scores: what a task is made of, and the reader for anyone's own file of pairs."""
+"""Pairs of sentences with gold scores, and the reader for anyone's own file of pairs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from bertflow.errors import InputError
+from bertflow.evaluation.scores import Vector
 from bertflow.storage.text_files import Row, listed, place, read_lines, read_table, read_tsv
 
 Metric: TypeAlias = Literal["spearman", "pearson", "auc"]
-Vector: TypeAlias = npt.NDArray[np.float64]
 
 # Accepted column names, in any case; where several are there, the first of these wins, and a score wins over a label.
 SENTENCE1 = ("sentence1", "sentence_1", "sentence_a", "text1", "text_a", "question1", "question", "query", "premise")
@@ -53,55 +52,16 @@ class PairSet:
         return len(self.gold)
 
 
-@dataclass(frozen=True, eq=False)
-class Task:
-    """One evaluation: the pairs that count, and the sentences that may be seen without labels.
-
-    Args:
-        name: Such as ``"STS-B"``.
-        metric: ``"spearman"`` for graded scores, ``"auc"`` for 0 and 1.
-        subsets: The evaluated pairs by sub-set; a task without sub-sets has the one named ``"all"``.
-        fit_sentences: Every distinct sentence of train, dev and test: what the paper's "target" setting fits on.
-        subsets_lost: The data set has sub-sets, but this copy does not say which pair is in which, so that the
-            settings ``mean`` and ``wmean`` would be wrong.
-    """
-
-    name: str
-    metric: Metric
-    subsets: dict[str, PairSet]
-    fit_sentences: list[str]
-    subsets_lost: bool = False
-
-    @property
-    def gold(self) -> dict[str, Vector]:
-        """The gold scores by sub-set."""
-        return {name: pairs.gold for name, pairs in self.subsets.items()}
-
-    @property
-    def sentences(self) -> list[str]:
-        """The distinct sentences of the evaluated pairs."""
-        return distinct(self.subsets.values())
-
-
 def distinct(pair_sets: Iterable[PairSet]) -> list[str]:
     """Every sentence once, in order of appearance."""
     return list(dict.fromkeys(s for pairs in pair_sets for s in [*pairs.sentences1, *pairs.sentences2]))
 
 
-def load_pairs_file(path: str | Path) -> Task:
-    """Load a file of pairs as a task of its own.
-
-    Args:
-        path: A ``.tsv``, ``.csv``, ``.jsonl`` or ``.parquet`` file with two columns of sentences (``sentence1`` and
-            ``sentence2``, or another name of ``SENTENCE1`` and ``SENTENCE2``) and either a graded ``score`` (judged by
-            Spearman) or a 0/1 ``label`` (judged by AUC). A ``.tsv`` without header is read as sentence, sentence,
-            score when its first line has three columns of which the last is a number.
-    """
+def read_pairs(path: str | Path) -> tuple[PairSet, Metric]:
+    """Read a file of pairs, and the metric that it calls for; see ``load_pairs_file``."""
     path = Path(path)
     headerless = path.suffix.lower() == ".tsv" and _looks_headerless(path)
-    rows = read_tsv(path, ("sentence1", "sentence2", "score")) if headerless else read_table(path)
-    pairs, metric = collect_pairs(path, rows)
-    return Task(path.stem, metric, {"all": pairs}, distinct([pairs]))
+    return collect_pairs(path, read_tsv(path, ("sentence1", "sentence2", "score")) if headerless else read_table(path))
 
 
 def collect_pairs(path: str | Path, rows: Iterable[Row]) -> tuple[PairSet, Metric]:

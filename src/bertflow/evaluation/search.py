@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from bertflow.arrays import Matrix, as_matrix, unit_rows
 from bertflow.errors import InputError
-from bertflow.evaluation.evaluate import Embed
+from bertflow.evaluation.tasks.base import Encode
 
 QUERIES_AT_ONCE = 512
 
@@ -34,7 +34,7 @@ class SearchScore:
     mrr: float
 
 
-def score_search(queries: Sequence[str], wanted: Sequence[str], documents: Sequence[str], embed: Embed) -> SearchScore:
+def score_search(queries: Sequence[str], wanted: Sequence[str], documents: Sequence[str], embed: Encode) -> SearchScore:
     """Search each query's document among all of them by cosine.
 
     Args:

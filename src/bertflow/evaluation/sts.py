@@ -1,4 +1,4 @@
-"""The data sets of the paper by name, from SentEval's files, the raw files or the hub's copies, counts checked."""
+"""The data sets of the paper, from SentEval's files, the raw files or the hub's copies, counts checked."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from bertflow.errors import InputError
-from bertflow.evaluation.pairs import PairSet, Task, distinct, load_pairs_file
+from bertflow.evaluation.pairs import PairSet, distinct, read_pairs
 from bertflow.evaluation.senteval import read_headed_pairs, read_sts_benchmark, read_sts_subset
-from bertflow.storage.folders import find_data
+from bertflow.evaluation.tasks import PairTask
 
 logger = logging.getLogger(__name__)
 
@@ -38,31 +38,15 @@ COUNTS: dict[str, dict[str, dict[str, int]]] = {
     },
     "QNLI": {"test": {"all": 5463}},
 }  # fmt: skip
-TASKS = tuple(COUNTS)
 _SICK_FILES = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
 
 
-def load_task(name: str, data: str | Path | None = None, raw: bool = False, split: str = "test") -> Task:
-    """Load a data set of the paper.
-
-    Args:
-        name: One of ``TASKS``.
-        data: The folder of data sets; see ``find_data``.
-        raw: Read the raw, cased sentences instead of SentEval's, which are tokenised and lower-cased. SICK and QNLI
-            exist in one form only.
-        split: ``"test"``; for STS-B and SICK-R also ``"train"``, ``"dev"`` and ``"pooled"``, all three together, which
-            is how SimCSE and MTEB count SICK-R.
-
-    Returns:
-        The task; its ``fit_sentences`` come from the pairs with gold of all splits. Without SentEval's files the
-        copies that ``download`` fetched are taken: they have no sub-sets, so only the setting ``all`` can be had.
-    """
-    if name not in COUNTS:
-        raise InputError(f"There is no task {name!r}; the tasks are {', '.join(TASKS)}.")
+def load_sts(name: str, data: Path, raw: bool = False, split: str = "test") -> PairTask:
+    """Load a data set of the paper, one of ``COUNTS``, from the folder of data sets; see ``load_task``."""
     allowed = [*COUNTS[name], "pooled"] if len(COUNTS[name]) > 1 else list(COUNTS[name])
     if split not in allowed:
         raise InputError(f"{name} has no split {split!r}; it has {', '.join(allowed)}.")
-    splits = _load_splits(name, find_data(data), raw)
+    splits = _load_splits(name, data, raw)
     if split not in splits and split != "pooled":
         raise InputError(
             f"The hub's copy of {name} does not say which pairs are {split}: use split='pooled', or SentEval's files."
@@ -70,7 +54,7 @@ def load_task(name: str, data: str | Path | None = None, raw: bool = False, spli
     subsets = _pool(splits) if split == "pooled" else splits[split]
     everything = distinct(pairs for parts in splits.values() for pairs in parts.values())
     lost = len(subsets) < len(COUNTS[name]["test"])
-    return Task(name, "auc" if name == "QNLI" else "spearman", subsets, everything, subsets_lost=lost)
+    return PairTask(name, "auc" if name == "QNLI" else "spearman", subsets, everything, subsets_lost=lost)
 
 
 def hub_file(data: Path, name: str, split: str) -> Path:
@@ -127,11 +111,7 @@ def _load_hub_splits(name: str, data: Path, raw: bool) -> dict[str, dict[str, Pa
     if not raw and name not in ("SICK-R", "QNLI"):
         logger.warning("%s: SentEval's files are absent; the hub's copy, raw and without sub-sets, is taken.", name)
     paths = {split: hub_file(data, name, split) for split in sizes}
-    return {split: {"all": check_count(path, _hub_pairs(path), sizes[split])} for split, path in paths.items()}
-
-
-def _hub_pairs(path: Path) -> PairSet:
-    return load_pairs_file(path).subsets["all"]
+    return {split: {"all": check_count(path, read_pairs(path)[0], sizes[split])} for split, path in paths.items()}
 
 
 def check_count(path: Path | str, pairs: PairSet, expected: int) -> PairSet:

@@ -12,7 +12,7 @@ import numpy as np
 from bertflow.arrays import Matrix, cosine_of_pairs
 from bertflow.calibrators import Calibrator
 from bertflow.errors import InputError, require
-from bertflow.evaluation import Task
+from bertflow.evaluation import PairTask
 from bertflow.geometry.association import Vector
 from bertflow.geometry.density import DensityProfile, density_profile
 from bertflow.geometry.dimensions import RogueDimensions, rogue_dimensions
@@ -108,7 +108,7 @@ def analyze(
     calibrator: str | Calibrator = "flow",
     *,
     model: BertFlow | None = None,
-    pairs: Task | None = None,
+    pairs: PairTask | None = None,
     counts: str | Path | None = None,
     random_state: int = 0,
     device: str | None = None,
@@ -149,7 +149,7 @@ def analyze(
     return analyze_spaces(spaces, pairs=pairs, counts=counts)
 
 
-def analyze_spaces(spaces: Spaces, *, pairs: Task | None = None, counts: str | Path | None = None) -> Analysis:
+def analyze_spaces(spaces: Spaces, *, pairs: PairTask | None = None, counts: str | Path | None = None) -> Analysis:
     """Measure spaces that are there already; arguments as in ``analyze``."""
     seed, both = spaces.random_state, (spaces.before, spaces.after)
     graded = None if pairs is None else _pair_geometry(spaces, pairs)
@@ -178,7 +178,7 @@ def analyze_spaces(spaces: Spaces, *, pairs: Task | None = None, counts: str | P
     )
 
 
-def _check_early(pairs: Task | None, counts: str | Path | None) -> None:
+def _check_early(pairs: PairTask | None, counts: str | Path | None) -> None:
     """Refuse before minutes of encoding what would fail after them."""
     if pairs is not None:
         require("rapidfuzz", extra="evaluation")
@@ -227,7 +227,7 @@ def _density(
     return profiles, list_outliers(spaces.sentences, scores, spaces.before.shape[1], LEAST_LIKELY)
 
 
-def _pair_geometry(spaces: Spaces, task: Task) -> PairGeometry:
+def _pair_geometry(spaces: Spaces, task: PairTask) -> PairGeometry:
     first, second = (
         [text for pairs in task.subsets.values() for text in getattr(pairs, side)]
         for side in ("sentences1", "sentences2")

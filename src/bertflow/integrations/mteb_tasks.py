@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bertflow.errors import InputError, require
-from bertflow.evaluation import PairSet, find_data, load_task
+from bertflow.evaluation import PairSet, find_data, load_pairs
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ def local_task(name: str, data: str | Path | None = None) -> Any:
     if not raw and name != "SICK-R":
         logger.warning("%s: %s has SentEval's tokenised text only; MTEB's leaderboard takes the raw one.", name, folder)
     ours, splits = LOCAL[name]
-    parts = {theirs: load_task(ours, folder, raw, split).subsets.values() for theirs, split in splits.items()}
+    parts = {theirs: load_pairs(ours, folder, raw, split).subsets.values() for theirs, split in splits.items()}
     task = _mteb().get_task(name)
     return _with_data(task, {split: list(pairs) for split, pairs in parts.items()})
 

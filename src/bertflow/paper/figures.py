@@ -12,7 +12,7 @@ import numpy as np
 from bertflow.arrays import Matrix
 from bertflow.data import MINI
 from bertflow.errors import InputError, require
-from bertflow.evaluation.pairs import Vector
+from bertflow.evaluation.scores import Vector
 from bertflow.geometry.lexical import NEAR, lexical_correlation
 from bertflow.paper.table1 import word_embeddings
 from bertflow.paper.table6 import LexicalMeasurement, measure

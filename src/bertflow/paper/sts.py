@@ -12,7 +12,7 @@ import numpy as np
 from bertflow.encoders.transformer import as_encoder
 from bertflow.errors import InputError
 from bertflow.evaluation import Task, find_data, load_task
-from bertflow.evaluation.comparison import TARGET, compare_calibrators
+from bertflow.evaluation.comparison import TARGET, compare_recipes
 from bertflow.paper.layout import PaperTable, Row
 from bertflow.paper.published import SEVEN, TABLE2, TABLE3, TABLE4, TABLE5
 from bertflow.storage.text_files import read_sentences
@@ -102,7 +102,7 @@ def table5(options: Options) -> PaperTable:
     names = [options.flow if name == "flow" else name for name in TABLE5]
     task = load_task("STS-B", options.data)
     encoder = as_encoder(options.encoder, "mean", device=options.device)
-    result = compare_calibrators(
+    result = compare_recipes(
         encoder,
         [task],
         names,
@@ -151,7 +151,7 @@ def _row(
     tasks: Sequence[Task],
     options: Options,
 ) -> Row:
-    result = compare_calibrators(
+    result = compare_recipes(
         as_encoder(encoder, pooling, device=options.device),
         tasks,
         [calibrator],

@@ -13,8 +13,8 @@ from bertflow.calibrators import FlowCalibrator
 from bertflow.data import MINI
 from bertflow.encoders.transformer import TextEncoder, as_encoder
 from bertflow.errors import InputError
-from bertflow.evaluation import load_task, metric_value, task_similarities
-from bertflow.evaluation.pairs import Vector
+from bertflow.evaluation import load_pairs, metric_value, task_similarities
+from bertflow.evaluation.scores import Vector
 from bertflow.geometry.lexical import Counts, Tokenize, Unit, edit_distances, lexical_correlation
 from bertflow.paper.layout import PaperTable, Row
 from bertflow.storage.remembering import cached
@@ -91,7 +91,7 @@ def measure(
     """
     if unit not in UNITS:
         raise InputError(f"There is no unit {unit!r}; use one of {', '.join(UNITS)}.")
-    task = load_task("STS-B", data, split="dev")
+    task = load_pairs("STS-B", data, split="dev")
     loaded = as_encoder(encoder, pooling)
     pairs = task.subsets["all"]
     distances = _distances(pairs.sentences1, pairs.sentences2, unit, loaded)

@@ -10,7 +10,7 @@ import numpy as np
 from bertflow.encoders.transformer import as_encoder
 from bertflow.errors import InputError
 from bertflow.evaluation import cache_folder, find_data, load_task
-from bertflow.evaluation.comparison import compare_calibrators
+from bertflow.evaluation.comparison import compare_recipes
 from bertflow.paper.layout import PaperTable, Row
 from bertflow.paper.nli_tuning import finetune_nli
 from bertflow.paper.published import TABLE8
@@ -67,5 +67,5 @@ def _tuned(options: Options, seed: int, learning_rate: float, folder: Path) -> P
 
 def _score(model: str, pooling: str, calibrator: str, task: object, options: Options) -> float:
     encoder = as_encoder(model, pooling, device=options.device)
-    result = compare_calibrators(encoder, [task], [calibrator], resamples=0)  # type: ignore[list-item]
+    result = compare_recipes(encoder, [task], [calibrator], resamples=0)  # type: ignore[list-item]
     return result.results[calibrator]["STS-B"].value

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bertflow.advice import Advice, advise
 from bertflow.errors import InputError
-from bertflow.evaluation import Task
+from bertflow.evaluation import PairTask
 from bertflow.geometry import Analysis, Spaces, analyze_spaces
 from bertflow.report.cosines import Cosines, random_cosines
 from bertflow.report.maps import SpaceMap, WordSpace, sentence_map, word_space
@@ -58,7 +58,7 @@ class Findings:
 
 
 def gather(
-    spaces: Spaces, *, pairs: Task | None = None, counts: str | Path | None = None, origin: Origin | None = None
+    spaces: Spaces, *, pairs: PairTask | None = None, counts: str | Path | None = None, origin: Origin | None = None
 ) -> Findings:
     """Look at spaces in every way that a report shows.
 
@@ -93,7 +93,7 @@ def gather(
     )
 
 
-def _advice(spaces: Spaces, pairs: Task | None) -> Advice | None:
+def _advice(spaces: Spaces, pairs: PairTask | None) -> Advice | None:
     """Advice on the encoder with its pooling: by the labelled pairs where they suffice, else by the sentences, or none."""
     for labelled in dict.fromkeys((pairs, None)):
         with suppress(InputError):  # too few of them
@@ -101,7 +101,7 @@ def _advice(spaces: Spaces, pairs: Task | None) -> Advice | None:
     return None
 
 
-def _analysis(spaces: Spaces, pairs: Task | None, counts: str | Path | None) -> Analysis:
+def _analysis(spaces: Spaces, pairs: PairTask | None, counts: str | Path | None) -> Analysis:
     """All measures; without rapidfuzz, those that need no edit distance."""
     if find_spec("rapidfuzz") is not None:
         return analyze_spaces(spaces, pairs=pairs, counts=counts)

@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 
 from bertflow.arrays import Matrix, cosine_of_pairs
 from bertflow.errors import MissingExtraError
-from bertflow.evaluation import Comparison, Score, Task, compare, score_pairs, task_similarities
+from bertflow.evaluation import Comparison, PairTask, Score, compare, score_pairs, task_similarities
 from bertflow.evaluation.scores import Setting
 from bertflow.geometry import BeforeAfter, Spaces
 from bertflow.geometry.association import Vector
@@ -118,7 +118,7 @@ class Move:
         return abs(self.rank.after - self.gold_rank) < abs(self.rank.before - self.gold_rank)
 
 
-def judge(spaces: Spaces, task: Task) -> Judgement:
+def judge(spaces: Spaces, task: PairTask) -> Judgement:
     """Score both spaces on labelled pairs."""
     raw = spaces.embed(task.sentences)
     calibrated = spaces.calibrator.transform(raw)

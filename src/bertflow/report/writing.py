@@ -9,7 +9,7 @@ from typing import Any
 
 from bertflow.calibrators import Calibrator
 from bertflow.errors import InputError, require
-from bertflow.evaluation import Task
+from bertflow.evaluation import PairTask
 from bertflow.geometry import Spaces, make_spaces
 from bertflow.model import BertFlow
 from bertflow.report.anonymity import hide_texts
@@ -50,7 +50,7 @@ def write_report(
     calibrator: str | Calibrator = "flow",
     *,
     model: BertFlow | None = None,
-    pairs: Task | None = None,
+    pairs: PairTask | None = None,
     counts: str | Path | None = None,
     figures: str | Path | None = None,
     origin: Origin | None = None,
@@ -103,7 +103,7 @@ def report_spaces(
     spaces: Spaces,
     output: str | Path = "report.html",
     *,
-    pairs: Task | None = None,
+    pairs: PairTask | None = None,
     counts: str | Path | None = None,
     figures: str | Path | None = None,
     origin: Origin | None = None,
