@@ -1,0 +1,1 @@
+"""Encoders out of package registries, as transformers opens them: the work behind ``results/encoders.py``."""
