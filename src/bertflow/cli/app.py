@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -11,20 +10,21 @@ from bertflow.cli import analysis, evaluation, models
 from bertflow.cli.advice import advise
 from bertflow.cli.embedding import embed, transform
 from bertflow.cli.export import export
+from bertflow.cli.failures import Group, run
 from bertflow.cli.finetuning import finetune_nli
 from bertflow.cli.fitting import fit
 from bertflow.cli.hub import push
 from bertflow.cli.index import index
 from bertflow.cli.mteb import mteb
-from bertflow.cli.output import fail
 from bertflow.cli.ray import ray
 from bertflow.cli.report import report
 from bertflow.cli.reproduce import reproduce
-from bertflow.errors import BertflowError
 from bertflow.version import __version__
 
 app = typer.Typer(
     name="bertflow",
+    cls=Group,
+    pretty_exceptions_enable=False,
     no_args_is_help=True,
     rich_markup_mode="markdown",
     add_completion=False,
@@ -69,13 +69,8 @@ app.add_typer(ray, name="ray", rich_help_panel="Use it elsewhere")
 
 
 def main() -> None:
-    """Run the command line; our own errors become one sentence and exit code 1."""
-    try:
-        app()
-    except BertflowError as error:
-        fail(str(error))
-    except BrokenPipeError:
-        sys.exit(1)
+    """Run the command line; whatever goes wrong becomes one sentence and an exit code."""
+    run(app)
 
 
 if __name__ == "__main__":

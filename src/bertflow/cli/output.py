@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -34,6 +35,8 @@ Seed = Annotated[int, typer.Option(help="Makes the result repeatable.")]
 Device = Annotated[str | None, typer.Option(help="`cuda`, `mps` or `cpu`; the best there is by default.")]
 
 console = Console()
+# What a terminal obeys instead of showing it: control characters, and marks that turn the direction of writing.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def start(quiet: bool, *, many_fits: bool = False) -> bool:
@@ -44,7 +47,9 @@ def start(quiet: bool, *, many_fits: bool = False) -> bool:
         many_fits: The command fits many calibrators to weigh them, and what each remarks would be noise.
     """
     level = logging.ERROR if quiet else logging.INFO
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Visible("%(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("bertflow").setLevel(level)
     for part in ("flows", "calibrators"):
         logging.getLogger(f"bertflow.{part}").setLevel(max(level, logging.WARNING) if many_fits else logging.NOTSET)
@@ -58,31 +63,46 @@ def start(quiet: bool, *, many_fits: bool = False) -> bool:
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
     """Show the sentence, not the source line."""
-    sys.stderr.write(f"{'' if issubclass(category, UserWarning) else category.__name__ + ': '}{message}\n")
+    kind = "" if issubclass(category, UserWarning) else f"{category.__name__}: "
+    sys.stderr.write(f"{kind}{visible(str(message))}\n")
+
+
+def visible(text: str) -> str:
+    """Return a text in which each control character is written out as its number: none of it commands the terminal."""
+    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1] if found[0] < "\xa0" else f"\\u{ord(found[0]):04x}", text)
+
+
+class _Visible(logging.Formatter):
+    """Log lines quote texts and names of files too."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        return visible(super().format(record))
 
 
 def print_json(result: Any) -> None:
     """Print a result for machines."""
-    sys.stdout.write(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(result, indent=2, ensure_ascii=False)
+    sys.stdout.write(_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
 def table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[str]], *, text_last: bool = False) -> None:
     """Print a table: the first column to the left, figures to the right; ``text_last`` puts the last to the left too."""
-    grid = Table(title=title, title_justify="left", title_style="bold")
+    grid = Table(title=visible(title or "") or None, title_justify="left", title_style="bold")
     for i, column in enumerate(columns):
         text = i == 0 or (text_last and i == len(columns) - 1)
-        grid.add_column(column, justify="left" if text else "right", overflow="fold")
+        grid.add_column(visible(column), justify="left" if text else "right", overflow="fold")
     for row in rows:
-        grid.add_row(*row)
+        grid.add_row(*map(visible, row))
     console.print(grid)
 
 
 def say(text: str = "") -> None:
     """Print a line; rich markup such as [bold] is understood. The terminal wraps it, so that a command can be copied."""
-    console.print(text, highlight=False, soft_wrap=True)
+    console.print(visible(text), highlight=False, soft_wrap=True)
 
 
 def fail(message: str, code: int = 1) -> NoReturn:
     """Say on standard error what is wrong and leave."""
-    sys.stderr.write(f"bertflow: {message}\n")
+    sys.stderr.write(f"bertflow: {visible(message)}\n")
     raise SystemExit(code)
