@@ -119,55 +119,18 @@ def test_similarity_of_two_sentences_and_of_a_file(run, model_folder, tmp_path):
         (("fit", "SENTENCES", "-o", "m", "--pooling", "sum"), "Unknown pooling"),
         (("fit", "SENTENCES", "-o", "m", "--preset", "fast"), "Unknown preset"),
         (("fit", "SENTENCES", "-o", "m", "--device", "tpu"), "not a device"),
-        (("evaluate", "--tasks", "STS99", "--data", "."), "no task 'STS99'"),
-        (("evaluate", "--pairs", "PAIRS", "--calibrator", "magic"), "Unknown calibrator"),
-        (("evaluate", "--pairs", "PAIRS", "--calibrator", "flow", "--fit-on", "nothing"), "only the calibrator none"),
-        (("evaluate", "--pairs", "PAIRS", "--metric", "kendall"), "no metric 'kendall'"),
         (("reproduce", "table7"), "no 'table7'"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(run, model_folder, tmp_path, monkeypatch, args, sentence):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.txt").write_text("\n".join(sample_sentences()[:20]))
-    (tmp_path / "p.tsv").write_text("sentence1\tsentence2\tscore\nRain.\tSun.\t1\nOne cat.\tA cat.\t4\n")
-    places = {"MODEL": model_folder, "SENTENCES": tmp_path / "s.txt", "PAIRS": tmp_path / "p.tsv"}
+    places = {"MODEL": model_folder, "SENTENCES": tmp_path / "s.txt"}
     code, out, err = run(*(places.get(arg, arg) for arg in args))
     assert code == 1
     assert sentence in err
     assert "Traceback" not in err
     assert out == ""
-
-
-@pytest.fixture
-def pairs_file(tmp_path):
-    texts = sample_sentences()
-    rows = [f"{texts[i]}\t{texts[i] if i % 3 == 0 else texts[i + 1]}\t{5 if i % 3 == 0 else i % 3}" for i in range(90)]
-    path = tmp_path / "pairs.tsv"
-    path.write_text("sentence1\tsentence2\tscore\n" + "\n".join(rows) + "\n", encoding="utf-8")
-    return path
-
-
-def test_evaluate_and_compare_on_own_pairs(run, pairs_file):
-    code, out, err = run("evaluate", "--pairs", pairs_file, "--json", "-q")
-    assert code == 0, err
-    raw = json.loads(out)["results"]["none"]["pairs"]
-    assert raw["score"]["low"] <= raw["value"] <= raw["score"]["high"]
-    code, out, _ = run("evaluate", "--pairs", pairs_file, "--fit-on", "nothing", "--metric", "pearson", "--json", "-q")
-    assert json.loads(out)["results"]["none"]["pairs"]["score"]["metric"] == "pearson"
-    code, out, err = run("compare", "--pairs", pairs_file, "--json", "-q", "--seeds", "2")
-    assert code == 0, err
-    result = json.loads(out)
-    assert result["results"]["none"]["pairs"]["value"] == raw["value"]
-    assert result["results"]["flow"]["pairs"]["deviation"] is not None
-    code, out, _ = run("compare", "--pairs", pairs_file, "-q", "--calibrators", "none,whitening")
-    assert code == 0
-    assert "whitening" in out
-
-
-def test_evaluate_a_saved_model(run, model_folder, pairs_file):
-    code, out, err = run("evaluate", "--model", model_folder, "--pairs", pairs_file, "--json", "-q")
-    assert code == 0, err
-    assert 0 < json.loads(out)["results"]["pairs"]["value"] <= 100
 
 
 def test_demo_shows_before_and_after(run, tmp_path):

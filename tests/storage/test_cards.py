@@ -75,8 +75,19 @@ def test_results_are_a_model_index_that_the_hub_reads():
     assert (first.dataset_split, first.metric_type, first.metric_value) == ("test", "cos_sim_spearman", 61.25)
     assert first.metric_name == "Spearman ×100 of cosines, wmean"
     assert (second.dataset_type, second.dataset_split) == ("my-pairs-tea-coffee", None)
-    assert "| STS-B | test | Spearman ×100 of cosines | wmean | 61.25 | 58.50 – 63.75 (95%) | 1379 |" in card.text
+    assert "| STS-B | test | Spearman ×100 of cosines | wmean | 61.25 | 58.50 – 63.75 (95%) | 1379 pairs |" in card.text
     assert r"tea \| coffee" in card.text
+
+
+def test_search_and_clusters_are_results_too():
+    search = Score(31.5, 25.0, 38.0, "all", "ndcg@10", 76, {}, 0.95, "queries")
+    clusters = Score(60.25, 58.0, 62.5, "all", "v-measure", 3080, {}, 0.95, "texts")
+    results = [measured("cisi", search), measured("banking77", clusters)]
+    card = ModelCard(model_card({**CONFIG, "results": results}, "me/my-model"))
+    kinds = [(r.task_type, r.metric_type) for r in card.data.eval_results]
+    assert kinds == [("retrieval", "ndcg_at_10"), ("clustering", "v_measure")]
+    assert "| 76 queries |" in card.text
+    assert "| 3080 texts |" in card.text
 
 
 def test_results_of_others_need_only_four_things():

@@ -2,92 +2,70 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
+from bertflow.cli.judging import (
+    SEVEN,
+    WITH_SPLITS,
+    Corpus,
+    Data,
+    FitOn,
+    Format,
+    Labels,
+    MetricName,
+    Output,
+    Pairs,
+    Qrels,
+    Queries,
+    Raw,
+    Seeds,
+    Setting,
+    Split,
+    Tasks,
+    Texts,
+    chosen_format,
+    load_tasks,
+    sentences_to_fit,
+    write,
+)  # fmt: skip
 from bertflow.cli.output import AsJson, Device, EncoderName, Markdown, PoolingName, Quiet, print_json, say, start, table
 from bertflow.errors import InputError
 
 if TYPE_CHECKING:
     from bertflow.evaluation import Score, Task
     from bertflow.evaluation.comparison import ComparisonTable, Result
+    from bertflow.evaluation.formats import Figures
 
-SEVEN = "STS-B,SICK-R,STS12,STS13,STS14,STS15,STS16"
-WITH_SPLITS = ("STS-B", "SICK-R")
-
-Tasks = Annotated[str, typer.Option(help="Data sets, comma-separated: STS-B, SICK-R, STS12 … STS16, QNLI.")]
-Pairs = Annotated[
-    Path | None,
-    typer.Option(
-        help="Your own pairs instead: .tsv, .csv, .jsonl or .parquet with sentence1, sentence2, score or 0/1 label."
-    ),
-]
-Split = Annotated[str, typer.Option(help="`test`; for STS-B and SICK-R also `dev` and `train`.")]
-Data = Annotated[Path | None, typer.Option(help="Folder of data sets; default: $BERTFLOW_DATA, then ../shared/data.")]
-Raw = Annotated[bool, typer.Option("--raw", help="Raw, cased sentences instead of SentEval's tokenised ones.")]
-FitOn = Annotated[
-    str, typer.Option(help="`target` (the data set's own sentences, no labels), a file of sentences, or `nothing`.")
-]
-Setting = Annotated[
-    str, typer.Option(help="How sub-sets of STS12–16 are joined: `wmean` (the paper), `mean` or `all`.")
-]
-MetricName = Annotated[
-    str | None, typer.Option(help="`spearman`, `pearson` or `auc`; default: what the data set is judged by.")
-]
-Seeds = Annotated[int, typer.Option(help="How many seeds the flow is fitted with; mean ± sd is shown.")]
+NOTE = "[dim]score, 95 % interval below; bold: best; *: differs from the raw vectors, p < 0.05[/]"
 
 data = typer.Typer(no_args_is_help=True, help="Get the data sets that the paper evaluates on.")
-
-
-def load_tasks(names: str, pairs: Path | None, folder: Path | None, raw: bool, split: str) -> list[Task]:
-    """Load the tasks that the options name."""
-    from bertflow.evaluation import load_pairs_file, load_task
-
-    if pairs is not None:
-        return [load_pairs_file(pairs)]
-    chosen = [name.strip() for name in names.split(",") if name.strip()]
-    return [load_task(name, folder, raw, split if name in WITH_SPLITS else "test") for name in chosen]
-
-
-def sentences_to_fit(fit_on: str, calibrators: Sequence[str]) -> Any:
-    """What ``--fit-on`` names, as ``compare_calibrators`` takes it: the word "target", or a file's sentences."""
-    from bertflow.evaluation.comparison import TARGET
-    from bertflow.storage.text_files import read_sentences
-
-    if fit_on == "nothing":
-        if set(calibrators) != {"none"}:
-            raise InputError(
-                f"Fitted on nothing, there is only the calibrator none; asked for: {', '.join(calibrators)}."
-            )
-        return TARGET  # which none does not look at
-    return TARGET if fit_on == TARGET else read_sentences(fit_on)
 
 
 def evaluate(
     encoder: EncoderName = "mini",
     pooling: PoolingName = None,
-    calibrator: Annotated[
+    recipe: Annotated[
         str,
-        typer.Option(
-            "--calibrator",
-            "-c",
-            help="`none`, `sn`, `natsv-K`, `sn+natsv-K`, `whitening`, `whitening-K`, `flow`, `flow-paper`.",
-        ),
-    ] = "none",
+        typer.Option("--recipe", "-r", "--calibrator", "-c", help="A recipe, such as `raw`, `whitening` or `best`."),
+    ] = "raw",
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="A saved model instead of encoder and calibrator.")
+        str | None, typer.Option("--model", "-m", help="A saved model instead of encoder and recipe.")
     ] = None,
     save_results: Annotated[
         bool, typer.Option("--save-results", help="Write the scores into the saved model and its model card.")
     ] = False,
     fit_on: FitOn = "target",
-    tasks: Tasks = SEVEN,
+    tasks: Tasks = None,
     pairs: Pairs = None,
+    queries: Queries = None,
+    corpus: Corpus = None,
+    qrels: Qrels = None,
+    texts: Texts = None,
+    labels: Labels = None,
     split: Split = "test",
     setting: Setting = "wmean",
     metric: MetricName = None,
@@ -95,105 +73,58 @@ def evaluate(
     raw: Raw = False,
     data: Data = None,
     device: Device = None,
+    form: Format = None,
+    output: Output = None,
+    markdown: Markdown = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Tell how good an encoder is: Spearman ×100 (or AUC) with 95 % intervals, sub-set by sub-set.
+    """Tell how good an encoder or a model is, with 95 % intervals: on pairs, on search, on clusters.
 
-    bertflow evaluate --encoder mini --calibrator flow --tasks STS-B
+    bertflow evaluate --encoder mini --recipe flow --tasks STS-B
 
     bertflow evaluate --model my-model --pairs my-pairs.tsv --save-results
     """
-    progress = start(quiet)
+    progress = start(quiet, many_fits=True)
+    form = chosen_format(form, output, markdown, as_json)
     if save_results and (model is None or not Path(model).is_dir()):
         raise InputError(f"--save-results writes into a saved model: give its folder with --model; got {model}.")
-    loaded = load_tasks(tasks, pairs, data, raw, split)
-    from bertflow.encoders.transformer import as_encoder
-    from bertflow.evaluation.comparison import compare_calibrators
-
+    own = {"pairs": pairs, "queries": queries, "corpus": corpus, "qrels": qrels, "texts": texts, "labels": labels}
+    fitted_on = sentences_to_fit(fit_on, [recipe])
+    loaded = load_tasks(tasks, own, data, raw, split, metric, setting)
     if model is not None:
-        scores = _evaluate_model(model, loaded, setting, metric, device)
-        _show_model(model, scores, as_json)
+        scores = _scores_of(model, loaded, device)
+        if not write(_of_model(model, scores), form, output):
+            _show_model(model, scores)
         if save_results:
-            own = pairs is not None  # a file of pairs has no splits that we know of
-            _save_results(Path(model), scores, None if own else split, raw and not own)
-            if not as_json:
+            named = {task.name for task in loaded if tasks is not None or not any(own.values())}
+            _save_results(Path(model), scores, split, raw, named)
+            if form is None:
                 say(f"Written into [bold]{escape(model)}[/] and its model card.")
         return
-    result = compare_calibrators(
-        as_encoder(encoder, pooling, device=device),
-        loaded,
-        [calibrator],
-        fit_on=sentences_to_fit(fit_on, [calibrator]),
-        setting=setting,  # type: ignore[arg-type]
-        metric=metric,  # type: ignore[arg-type]
-        seeds=range(seeds),
-        show_progress_bar=progress,
-    )
-    if as_json:
-        print_json(result.to_dict())
-        return
-    rows: list[tuple[str, ...]] = []
-    for task in loaded:
-        cell = result.results[calibrator][task.name]
-        rows.append((task.name, cell.score.setting, str(cell.score.pairs), str(cell), _interval(cell)))
-        if len(cell.score.per_subset) > 1:
-            rows += [
-                (f"  {escape(k)}", "", "", "–" if v is None else f"{v:.2f}", "")
-                for k, v in cell.score.per_subset.items()
-            ]
-    table(_title(result, seeds, calibrator), ("data set", "setting", "pairs", "score", "95 % interval"), rows)
-    say(f"Average: {result.average(calibrator):.2f}")
-
-
-def _evaluate_model(
-    model: str, loaded: list[Task], setting: str, metric: str | None, device: str | None
-) -> dict[str, Score]:
-    from bertflow.evaluation import evaluate_task
-    from bertflow.model import BertFlow
-
-    bert_flow = BertFlow.from_pretrained(model, device=device)
-    return {
-        task.name: evaluate_task(
-            task,
-            bert_flow.encode,
-            "all" if len(task.subsets) == 1 else setting,  # type: ignore[arg-type]
-            metric=metric,  # type: ignore[arg-type]
-        )
-        for task in loaded
-    }
-
-
-def _show_model(model: str, scores: dict[str, Score], as_json: bool) -> None:
-    if as_json:
-        print_json({"model": model, "results": {name: score.to_dict() for name, score in scores.items()}})
-        return
-    rows = [
-        (name, s.setting, str(s.pairs), f"{s.value:.2f}", f"{s.low:.1f} – {s.high:.1f}") for name, s in scores.items()
-    ]
-    table(escape(model), ("data set", "setting", "pairs", "score", "95 % interval"), rows)
-
-
-def _save_results(folder: Path, scores: dict[str, Score], split: str | None, raw: bool) -> None:
-    from bertflow.storage.cards import measured
-    from bertflow.storage.model_folder import add_results
-
-    results = []
-    for name, score in scores.items():
-        part = split if split is None or name in WITH_SPLITS else "test"
-        results.append(measured(f"{name} (raw)" if raw else name, score, part))
-    add_results(folder, results)
+    options = {"fit_on": fitted_on, "setting": setting, "metric": metric, "seeds": range(seeds)}
+    result = _compare(encoder, pooling, device, loaded, [recipe], show_progress_bar=progress, **options)
+    if not write(result.figures(), form, output):
+        _show_one(result, loaded, recipe, seeds)
 
 
 def compare(
     encoder: EncoderName = "mini",
     pooling: PoolingName = None,
-    calibrators: Annotated[
-        str, typer.Option(help="Comma-separated; see `bertflow evaluate --help`.")
-    ] = "none,sn,natsv-1,natsv-10,sn+natsv-6,whitening,flow",
+    recipes: Annotated[
+        str | None,
+        typer.Option(
+            "--recipes", "-r", "--calibrators", help="Comma-separated; default: raw, whitening, flow, static, best."
+        ),
+    ] = None,
     fit_on: FitOn = "target",
-    tasks: Tasks = SEVEN,
+    tasks: Tasks = None,
     pairs: Pairs = None,
+    queries: Queries = None,
+    corpus: Corpus = None,
+    qrels: Qrels = None,
+    texts: Texts = None,
+    labels: Labels = None,
     split: Split = "test",
     setting: Setting = "wmean",
     metric: MetricName = None,
@@ -201,74 +132,127 @@ def compare(
     raw: Raw = False,
     data: Data = None,
     device: Device = None,
+    form: Format = None,
+    output: Output = None,
     markdown: Markdown = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Put all calibrators on one encoder side by side: does calibration help here, and which?
+    """Put recipes on one encoder side by side: does calibration help here, and which?
 
         bertflow compare --encoder mini --pairs my-pairs.tsv
+
+        bertflow compare --queries queries.jsonl --corpus corpus.jsonl --qrels qrels.tsv
+
+        bertflow compare --texts tickets.csv --labels topic --format latex --output table.tex
 
     The best of each column is bold; `*` marks a difference to the raw vectors that is significant (p < 0.05, paired bootstrap).
     """
     progress = start(quiet, many_fits=True)
-    loaded = load_tasks(tasks, pairs, data, raw, split)
-    from bertflow.encoders.transformer import as_encoder
-    from bertflow.evaluation.comparison import compare_calibrators
-
-    names = [name.strip() for name in calibrators.split(",")]
-    result = compare_calibrators(
-        as_encoder(encoder, pooling, device=device),
-        loaded,
-        names,
-        fit_on=sentences_to_fit(fit_on, names),
-        setting=setting,  # type: ignore[arg-type]
-        metric=metric,  # type: ignore[arg-type]
-        seeds=range(seeds),
-        show_progress_bar=progress,
-    )
-    if as_json:
-        print_json(result.to_dict())
+    form = chosen_format(form, output, markdown, as_json)
+    names = None if recipes is None else [name.strip() for name in recipes.split(",") if name.strip()]
+    own = {"pairs": pairs, "queries": queries, "corpus": corpus, "qrels": qrels, "texts": texts, "labels": labels}
+    fitted_on = sentences_to_fit(fit_on, names)
+    loaded = load_tasks(tasks, own, data, raw, split, metric, setting)
+    options = {"fit_on": fitted_on, "setting": setting, "metric": metric, "seeds": range(seeds)}
+    result = _compare(encoder, pooling, device, loaded, names, show_progress_bar=progress, **options)
+    figures = result.figures()
+    if write(figures, form, output):
         return
-    if markdown:
-        sys.stdout.write(result.to_markdown())
-        return
-    averages = {name: result.average(name) for name in result.results}
-    rows = []
-    for name, cells in result.results.items():
-        figures = [_marked(result, name, task) for task in cells]
-        average = f"{averages[name]:.2f}"
-        rows.append((name, *figures, f"[bold]{average}[/]" if averages[name] == max(averages.values()) else average))
-    table(_title(result, seeds), ("calibrator", *result.tasks, "average"), rows)
-    say("[dim]score, 95 % interval below; bold: best; *: differs from none, p < 0.05[/]")
+    rows = [(name, *(_cell(result, name, column) for column in figures.columns)) for name in figures.rows]
+    table(_title(result, seeds), ("recipe", *figures.columns), rows)
+    say(NOTE)
 
 
-def _marked(result: ComparisonTable, name: str, task: str) -> str:
-    cell = result.results[name][task]
-    star = "*" if cell.p_value is not None and cell.p_value < 0.05 else ""
-    figure = f"{cell}{star}"
-    figure = f"[bold]{figure}[/]" if result.best(task) == name else figure
-    return f"{figure}\n[dim]{_interval(cell)}[/]"
+def _compare(
+    encoder: str,
+    pooling: str | None,
+    device: str | None,
+    tasks: list[Task],
+    recipes: list[str] | None,
+    **options: Any,
+) -> ComparisonTable:
+    from bertflow.encoders.choosing import as_encoder
+    from bertflow.evaluation.comparison import compare_recipes
+
+    return compare_recipes(as_encoder(encoder, pooling, device=device), tasks, recipes, **options)
+
+
+def _scores_of(model: str, tasks: list[Task], device: str | None) -> dict[str, Score]:
+    from bertflow.model import BertFlow
+
+    loaded = BertFlow.from_pretrained(model, device=device)
+    return {task.name: task.score(loaded.encode) for task in tasks}
+
+
+def _of_model(model: str, scores: dict[str, Score]) -> Figures:
+    from bertflow.evaluation.formats import Figure, Figures
+
+    row = [Figure(s.value, None, s.low, s.high, metric=s.metric) for s in scores.values()]
+    content = {"model": model, "results": {name: score.to_dict() for name, score in scores.items()}}
+    return Figures("model", list(scores), {model: row}, content)
+
+
+def _show_model(model: str, scores: dict[str, Score]) -> None:
+    rows = [
+        (name, s.setting, f"{s.size} {s.unit}", s.metric, f"{s.value:.2f}", f"{s.low:.1f} – {s.high:.1f}")
+        for name, s in scores.items()
+    ]
+    table(escape(model), ("data set", "setting", "judged on", "metric", "score", "95 % interval"), rows)
+
+
+def _show_one(result: ComparisonTable, tasks: list[Task], recipe: str, seeds: int) -> None:
+    """Show one recipe on the terminal, sub-set by sub-set."""
+    rows: list[tuple[str, ...]] = []
+    for name, cell in result.results[recipe].items():
+        s = cell.score
+        rows.append((name, s.setting, f"{s.size} {s.unit}", s.metric, str(cell), _interval(cell)))
+        parts = s.per_subset if len(s.per_subset) > 1 else s.also
+        rows += [(f"  {escape(k)}", "", "", "", "–" if v is None else f"{v:.2f}", "") for k, v in parts.items()]
+    table(_title(result, seeds, recipe), ("data set", "setting", "judged on", "metric", "score", "95 % interval"), rows)
+    if len(tasks) > 1:
+        say(f"Average: {result.average(recipe):.2f}")
+
+
+def _save_results(folder: Path, scores: dict[str, Score], split: str, raw: bool, named: set[str]) -> None:
+    """Write scores into a saved model; a user's own files, which are not ``named``, have no splits that we know of."""
+    from bertflow.storage.cards import measured
+    from bertflow.storage.model_folder import add_results
+
+    results = []
+    for name, score in scores.items():
+        part = (split if name in WITH_SPLITS else "test") if name in named else None
+        results.append(measured(f"{name} (raw)" if raw and name in named else name, score, part))
+    add_results(folder, results)
+
+
+def _cell(result: ComparisonTable, name: str, column: str) -> str:
+    """A figure on the terminal: bold where it is the best, starred where it is significant, its interval below."""
+    cell = result.results[name].get(column)
+    text = f"{result.average(name):.2f}" if cell is None else str(cell)
+    text += "*" if cell is not None and cell.figure().significant else ""
+    text = f"[bold]{text}[/]" if result.best(column) == name else text
+    return text if cell is None else f"{text}\n[dim]{_interval(cell)}[/]"
 
 
 def _interval(cell: Result) -> str:
     return "" if cell.score.low is None else f"{cell.score.low:.1f} – {cell.score.high:.1f}"
 
 
-def _title(result: ComparisonTable, seeds: int, calibrator: str | None = None) -> str:
+def _title(result: ComparisonTable, seeds: int, recipe: str | None = None) -> str:
     encoder = result.encoder
     parts = [escape(encoder["name"]), encoder.get("pooling", "")]
-    if calibrator == "none":
+    if recipe in ("raw", "none"):
         parts.append("raw vectors")
     else:
-        parts += [calibrator or "", f"fitted on {result.fit_on}", f"seeds 0–{seeds - 1}" if seeds > 1 else "seed 0"]
+        parts += [recipe or "", f"fitted on {result.fit_on}", f"seeds 0–{seeds - 1}" if seeds > 1 else "seed 0"]
     return " · ".join(part for part in parts if part)
 
 
 @data.command("get")
 def data_get(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: bertflow's cache folder.")] = None,
-    tasks: Tasks = SEVEN + ",QNLI",
+    tasks: Annotated[str, typer.Option(help="Data sets of the paper, comma-separated.")] = SEVEN + ",QNLI",
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -276,7 +260,7 @@ def data_get(
     start(quiet)
     from bertflow.evaluation.download import download
 
-    names = [name.strip() for name in tasks.split(",")]
+    names = [name.strip() for name in tasks.split(",") if name.strip()]
     if not names:
         raise InputError("No data set was named.")
     folder = download(output, names)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from bertflow.cli.evaluation import Data, FitOn, sentences_to_fit
+from bertflow.cli.judging import Data, FitOn, sentences_to_fit
 from bertflow.cli.output import AsJson, Device, PoolingName, Quiet, Seed, print_json, say, start, table
 from bertflow.errors import InputError
 

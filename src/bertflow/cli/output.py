@@ -51,7 +51,7 @@ def start(quiet: bool, *, many_fits: bool = False) -> bool:
     handler.setFormatter(_Visible("%(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("bertflow").setLevel(level)
-    for part in ("flows", "calibrators"):
+    for part in ("flows", "calibrators", "model"):
         logging.getLogger(f"bertflow.{part}").setLevel(max(level, logging.WARNING) if many_fits else logging.NOTSET)
     logging.getLogger("huggingface_hub").setLevel(
         logging.ERROR

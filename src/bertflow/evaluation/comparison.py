@@ -97,12 +97,12 @@ class ComparisonTable:
     def figures(self) -> Figures:
         """Return the table, to be written in any format; with several tasks the last column is their average."""
         columns = [*self.tasks, *([AVERAGE] if len(self.tasks) > 1 else [])]
-        best = {column: self.best(column) for column in columns}
+        best = {column: self.best(column) for column in columns} if len(self.results) > 1 else {}
         rows = {}
         for name, cells in self.results.items():
             averaged = Figure(self.average(name), best=best.get(AVERAGE) == name, metric="mean")
             rows[name] = [
-                averaged if column == AVERAGE else cells[column].figure(best[column] == name) for column in columns
+                averaged if column == AVERAGE else cells[column].figure(best.get(column) == name) for column in columns
             ]
         return Figures("recipe", columns, rows, self.to_dict())
 
@@ -155,6 +155,8 @@ def compare_recipes(
     for name in names:
         check_recipe(name)
     judged = [task.judged_by(metric, setting) for task in tasks]
+    if len({task.name for task in tasks}) < len(tasks):
+        raise InputError(f"Tasks need different names; these are {', '.join(task.name for task in tasks)}.")
     general = None if isinstance(fit_on, str) else list(dict.fromkeys(fit_on))
     remembering = Remembering(encoder, readings([RAW, *names], encoder), show_progress_bar=show_progress_bar)
     models = _Models(remembering)

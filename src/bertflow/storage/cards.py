@@ -29,7 +29,12 @@ _METRICS = {  # ours → (the name that MTEB's cards use, for readers)
     "spearman": ("cos_sim_spearman", "Spearman ×100 of cosines"),
     "pearson": ("cos_sim_pearson", "Pearson ×100 of cosines"),
     "auc": ("cos_sim_auc", "AUC ×100 of cosines"),
+    "ndcg@10": ("ndcg_at_10", "nDCG@10 ×100"),
+    "mrr@10": ("mrr_at_10", "MRR@10 ×100"),
+    "recall@100": ("recall_at_100", "recall@100 ×100"),
+    "v-measure": ("v_measure", "V-measure ×100 of KMeans"),
 }
+_TASKS = {"pairs": SIMILARITY, "queries": "retrieval", "texts": "clustering"}  # by what was judged
 _NAME_IN_CARD = re.compile(r'from_pretrained\("(.+)"\)')
 
 
@@ -41,8 +46,9 @@ def measured(dataset: str, score: Score, split: str | None = "test") -> Result:
         score: From ``bertflow.evaluation.evaluate_task``.
         split: Which part of the data set, if it has parts.
     """
-    kept = ("metric", "value", "low", "high", "confidence", "setting", "pairs")
-    return {"task": SIMILARITY, "dataset": dataset, "split": split, **{name: getattr(score, name) for name in kept}}
+    kept = ("metric", "value", "low", "high", "confidence", "setting")
+    figures = {name: getattr(score, name) for name in kept} | {score.unit: score.size}
+    return {"task": _TASKS[score.unit], "dataset": dataset, "split": split, **figures}
 
 
 def merged(known: Iterable[Result], new: Iterable[Result]) -> list[Result]:
@@ -195,10 +201,9 @@ def _results_table(results: list[Result]) -> str:
     for r in results:
         what = _METRICS.get(r["metric"], ("", r["metric"]))[1]
         interval = "" if r.get("low") is None else f"{r['low']:.2f} – {r['high']:.2f} ({r['confidence']:.0%})"
-        rows.append(
-            (r["dataset"], r.get("split"), what, r.get("setting"), f"{r['value']:.2f}", interval, r.get("pairs"))
-        )
-    columns = ("data set", "split", "metric", "sub-sets joined by", "value", "interval", "pairs")
+        judged = next((f"{r[unit]} {unit}" for unit in _TASKS if r.get(unit)), None)
+        rows.append((r["dataset"], r.get("split"), what, r.get("setting"), f"{r['value']:.2f}", interval, judged))
+    columns = ("data set", "split", "metric", "sub-sets joined by", "value", "interval", "judged on")
     return "## Results\n\n" + _table(columns, rows)
 
 
