@@ -1,0 +1,83 @@
+"""The command that serves models and indexes over HTTP: serve."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from bertflow.cli.output import AsJson, Device, Quiet, print_json, say, start
+from bertflow.errors import InputError, require
+
+logger = logging.getLogger(__name__)
+
+
+def serve(
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="MODEL…", help="`FOLDER`, `NAME=FOLDER` or a hub id each.", show_default=False),
+    ] = None,
+    index: Annotated[
+        list[str] | None, typer.Option("--index", "-i", help="A folder of `bertflow index build`, or `NAME=FOLDER`.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="`0.0.0.0` to be reached from other machines.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", "-p", help="0 for any that is free.")] = 8000,
+    keys_file: Annotated[
+        Path | None,
+        typer.Option("--keys", help="File with the keys that clients may show, one a line; also BERTFLOW_API_KEYS."),
+    ] = None,
+    max_texts: Annotated[int, typer.Option(help="Texts in one request.")] = 2048,
+    max_characters: Annotated[int, typer.Option(help="Characters in one text.")] = 100_000,
+    max_body: Annotated[int, typer.Option(help="Bytes of one request.")] = 16 << 20,
+    max_queue: Annotated[int, typer.Option(help="Texts that may wait; beyond it clients get 429.")] = 16_384,
+    batch_tokens: Annotated[int, typer.Option(help="Tokens computed together.")] = 8192,
+    batching: Annotated[
+        bool, typer.Option("--batching/--no-batching", help="Compute what several clients ask together.")
+    ] = True,
+    device: Device = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Serve models and search indexes to the clients of OpenAI, LangChain and Hugging Face, with a page at /.
+
+    bertflow serve my-model
+
+    bertflow serve news=my-model text-embedding-3-small=other-model --index my-index --keys keys.txt --host 0.0.0.0
+    """
+    start(quiet)
+    for module in ("fastapi", "uvicorn", "prometheus_client"):
+        require(module, "serve")
+    from bertflow.serving import Limits, create_app, read_keys
+    from bertflow.serving.loading import load_indexes, load_models
+    from bertflow.serving.running import bind, hosts_for, is_local, run, url
+
+    if not models and not index:
+        raise InputError("Give a model, such as  bertflow serve my-model , or an index with --index.")
+    limits = Limits(max_texts, max_characters, max_body, max_queue, batch_tokens)
+    keys = read_keys(keys_file)
+    with bind(host, port) as taken:
+        loaded, indexes = load_models(models or [], device), load_indexes(index or [], device)
+        app = create_app(
+            loaded, indexes, keys=keys, limits=limits, batching=batching, hosts=hosts_for(host, bool(keys))
+        )
+        if not keys and not is_local(host):
+            logger.warning("Everybody who reaches %s may use this service: give --keys or BERTFLOW_API_KEYS.", host)
+        for model in loaded.values():
+            model.encode(["The first text takes longest, so it is ours."])
+        if as_json:
+            print_json({"url": url(taken), "models": list(loaded), "indexes": list(indexes), "keys": bool(keys)})
+            sys.stdout.flush()  # whoever reads it waits for it
+        else:
+            _show(url(taken), list(loaded), list(indexes))
+        run(app, taken)
+
+
+def _show(address: str, models: list[str], indexes: list[str]) -> None:
+    for what, names in (("models", models), ("indexes", indexes)):
+        if names:
+            say(f"{what}: {escape(', '.join(names))}")
+    say(f"Page: [bold]{address}/[/]   OpenAI: {address}/v1   Hugging Face: {address}/embed   Stop: Ctrl+C")

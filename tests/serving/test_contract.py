@@ -1,0 +1,54 @@
+"""What /openapi.json promises is kept, whatever comes: schemathesis makes up requests from it, good ones and bad ones."""
+
+import contextlib
+
+import pytest
+
+from bertflow.serving import create_app
+from tests.serving.conftest import LINES, Lines, Words
+
+schemathesis = pytest.importorskip("schemathesis", reason="needs pip install schemathesis")
+PATHS = [
+    "/v1/embeddings",
+    "/embed",
+    "/similarity",
+    "/v1/search",
+    "/v1/models",
+    "/v1/models/{name}",
+    "/v1/indexes",
+    "/health",
+]
+
+
+@pytest.fixture(scope="module")
+def schema():
+    model = Words()
+    return schemathesis.openapi.from_asgi("/openapi.json", create_app({"words": model}, {"lines": Lines(model, LINES)}))
+
+
+# What the schema cannot say, as it depends on the model that is served and on files of the machine
+DEPENDS = ("dimensions, not", "Token ids came", "not one of cl100k_base")
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("mode", ["POSITIVE", "NEGATIVE"])
+def test_the_promise_is_kept(schema, path, mode):
+    from hypothesis import HealthCheck, given, settings
+    from hypothesis.errors import Unsatisfiable
+    from schemathesis import GenerationMode
+    from schemathesis.checks import CHECKS
+
+    acceptance = CHECKS.get_one("positive_data_acceptance")
+    (operation,) = [found.ok() for found in schema.get_all_operations() if found.ok().path == path]
+
+    @settings(max_examples=20, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(case=operation.as_strategy(generation_mode=GenerationMode[mode]))
+    def keeps(case):
+        response = case.call()
+        depends = response.status_code == 400 and any(reason in response.text for reason in DEPENDS)
+        case.validate_response(response, excluded_checks=[acceptance] if depends else [])
+
+    # a path that takes nothing takes nothing wrong
+    empty = (Unsatisfiable, pytest.skip.Exception) if (mode, operation.method) == ("NEGATIVE", "get") else ()
+    with contextlib.suppress(*empty):
+        keeps()
