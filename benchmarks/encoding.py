@@ -4,7 +4,7 @@ The peers take turns, so that noise hits both alike. Each ratio is the median of
 "at their best" sets the fastest run of one against the fastest of the other, which a busy machine disturbs least. "Of peak" is
 how near ours comes to the fastest that this CPU multiplies matrices, all else that a transformer does included: its ceiling.
 
-python benchmarks/encoding.py [--quick]
+BERTFLOW_DATA=../shared/data python benchmarks/encoding.py [--quick]
 """
 
 from __future__ import annotations

@@ -17,13 +17,14 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from bertflow.calibrators.names import make_calibrator
+from bertflow.encoders.joined import WORDS_IN_CONTEXT, JoinedEncoder, calibrator_for
+from shared_data import use_shared_data
 
 from bertflow.advice import advise
 from bertflow.advice.candidates import BEST, POOLINGS, TOKEN_PRESETS, choose_poolings, load_encoder
 from bertflow.advice.rule import EVEN, SLOPE
-from bertflow.calibrators.names import make_calibrator
 from bertflow.data import sample_pairs, sample_sentences
-from bertflow.encoders.joined import WORDS_IN_CONTEXT, JoinedEncoder, calibrator_for
 from bertflow.encoders.token_table import StaticEncoder
 from bertflow.encoders.transformer import as_encoder
 from bertflow.evaluation import PairSet, PairTask, evaluate_task, load_task
@@ -356,4 +357,5 @@ def table_few(few: dict[str, Any], encoder: str) -> str:
 
 
 if __name__ == "__main__":
+    use_shared_data()
     typer.run(main)

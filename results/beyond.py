@@ -13,10 +13,11 @@ from typing import Annotated
 
 import numpy as np
 import typer
-
-from bertflow.calibrators import Calibrator
 from bertflow.calibrators.names import is_random, make_calibrator
 from bertflow.encoders.joined import WORDS_IN_CONTEXT, JoinedEncoder, calibrator_for
+from shared_data import use_shared_data
+
+from bertflow.calibrators import Calibrator
 from bertflow.encoders.token_table import StaticEncoder
 from bertflow.encoders.transformer import Encoder, TextEncoder
 from bertflow.evaluation import PairSet, PairTask, evaluate_task, load_task
@@ -103,4 +104,5 @@ def print_table(encoder: str, tasks: list[PairTask], names: list[str], rows: dic
 
 
 if __name__ == "__main__":
+    use_shared_data()
     typer.run(main)

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import numpy as np
 import typer
+from shared_data import use_shared_data
 
 from bertflow.encoders.transformer import as_encoder
 from bertflow.evaluation import load_task
@@ -75,4 +76,5 @@ def _average(values: list[tuple[float, ...]]) -> str:
 
 
 if __name__ == "__main__":
+    use_shared_data()
     typer.run(main)

@@ -3,7 +3,8 @@
 # The data sets are found through BERTFLOW_DATA or in ../shared/data.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-data=${BERTFLOW_DATA:-../shared/data}
+export BERTFLOW_DATA=${BERTFLOW_DATA:-../shared/data}
+data=$BERTFLOW_DATA
 python results/compare.py --encoder mini
 
 run() { printf '\n`%s`\n\n' "$*"; "$@" --quiet --markdown; }

@@ -16,6 +16,7 @@ from typing import Annotated, TypeAlias
 import numpy as np
 import typer
 from fit_mini_flow import LONGEST, general_sentences
+from shared_data import use_shared_data
 
 from bertflow import BertFlow, Calibrator, Encoder, FlowCalibrator, Whitening
 from bertflow.arrays import Matrix
@@ -198,4 +199,5 @@ def main(
 
 
 if __name__ == "__main__":
+    use_shared_data()
     typer.run(main)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from shared_data import use_shared_data
+
 from bertflow import write_report
 from bertflow.evaluation import load_task
 from bertflow.report import Origin
@@ -20,4 +22,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    use_shared_data()
     main()

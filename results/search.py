@@ -14,11 +14,12 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 import typer
+from bertflow.calibrators.names import is_random, make_calibrator
+from bertflow.encoders.joined import BEST, STATIC, WORDS_IN_CONTEXT, JoinedEncoder, calibrator_for
+from shared_data import use_shared_data
 
 from bertflow.arrays import Matrix
-from bertflow.calibrators.names import is_random, make_calibrator
 from bertflow.data import sample_pairs, sample_sentences
-from bertflow.encoders.joined import BEST, STATIC, WORDS_IN_CONTEXT, JoinedEncoder, calibrator_for
 from bertflow.encoders.token_table import StaticEncoder
 from bertflow.encoders.transformer import Encoder
 from bertflow.evaluation import SearchScore, load_task, score_search
@@ -101,4 +102,5 @@ def shipped() -> Haystack:
 
 
 if __name__ == "__main__":
+    use_shared_data()
     typer.run(main)

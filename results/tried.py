@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 import typer
+from shared_data import use_shared_data
 from sklearn.base import TransformerMixin
 
 from bertflow.arrays import Matrix
@@ -199,4 +200,5 @@ def main(
 
 
 if __name__ == "__main__":
+    use_shared_data()
     typer.run(main)

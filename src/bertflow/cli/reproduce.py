@@ -31,7 +31,7 @@ def reproduce(
     preset: Annotated[str, typer.Option(help="How the flow is fitted: `paper` or `default`.")] = "paper",
     seeds: Annotated[int, typer.Option(help="Seeds of the flow (table8: of the fine-tuning).")] = 5,
     data: Annotated[
-        Path | None, typer.Option(help="Folder of data sets; default: $BERTFLOW_DATA, then ../shared/data.")
+        Path | None, typer.Option(help="Folder of data sets; default: $BERTFLOW_DATA, then what `bertflow data get` fetched.")
     ] = None,
     unit: Annotated[
         str, typer.Option(help="Unit of edit distance (table6, figure2): `words`, `wordpieces`, `characters`.")
