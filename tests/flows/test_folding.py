@@ -5,14 +5,20 @@ import weakref
 import pytest
 import torch
 
-from bertflow.flows import Glow, GlowConfig, fold, train
-from bertflow.flows.folding import FoldedFlow
+from bertflow.flows import AdditiveCoupling, Glow, GlowConfig, fold, train
+from bertflow.flows.folded import fold_arrays
+from bertflow.flows.layers import COUPLINGS
 
 CONFIGS = [
     GlowConfig(dim, levels, depth, 8, coupling, permutation, split)
     for dim in (2, 3, 5, 13, 24)
     for levels, depth in ((1, 1), (2, 3), (4, 2))
-    for coupling, permutation in (("additive", "reverse"), ("additive", "random"), ("affine", "linear"))
+    for coupling, permutation in (
+        ("additive", "reverse"),
+        ("additive", "random"),
+        ("affine", "reverse"),
+        ("affine", "linear"),
+    )
     for split in (True, False)
 ]
 
@@ -48,10 +54,17 @@ def test_folded_latents_are_the_flows(config):
     assert fold(flow)(x[:0]).shape == (0, config.dim)
 
 
-def test_the_papers_flow_is_folded():
-    assert isinstance(fold(Glow(GlowConfig(6))), FoldedFlow)
-    for settings in ({"coupling": "affine"}, {"permutation": "random"}, {"permutation": "linear"}):
-        assert not isinstance(fold(Glow(GlowConfig(6, **settings))), FoldedFlow)
+@torch.no_grad()
+def test_a_coupling_without_a_folded_form_goes_through_its_layers(monkeypatch):
+    class Halved(AdditiveCoupling):
+        def _change(self, second, answer):
+            return super()._change(second, answer / 2)
+
+    monkeypatch.setitem(COUPLINGS, "halved", Halved)
+    flow, x = shaken(GlowConfig(6, coupling="halved")), rows(5, 6)
+    torch.testing.assert_close(fold(flow)(x), flow(x)[0], rtol=0, atol=0)
+    with pytest.raises(ValueError, match="'halved' has no folded form; additive and affine have"):
+        fold_arrays({}, "halved")
 
 
 @torch.no_grad()

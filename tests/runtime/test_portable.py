@@ -12,6 +12,7 @@ import torch
 
 import bertflow
 from bertflow import (
+    BertFlow,
     Calibrator,
     FlowCalibrator,
     Identity,
@@ -21,10 +22,12 @@ from bertflow import (
     Standardize,
     Whitening,
 )
-from bertflow.calibrators import WhiteningBesideFlow
 from bertflow.flows import Glow, GlowConfig
-from bertflow.runtime.portable import AFFINE, BESIDE, FLOW, PortableCalibrator, flatten_flow, flow_map, load_calibrator
+from bertflow.flows.folded import fold_arrays
+from bertflow.parts import Part, fit_parts
+from bertflow.runtime.portable import PortableCalibrator, load_calibrator
 
+OLD = Path(__file__).parents[1] / "fixtures" / "version-0.1"
 AFFINE_ONES = [
     Identity(),
     Standardize(),
@@ -63,7 +66,7 @@ def test_every_flow_is_that_of_torch(coupling, permutation, dim, split, dtype):
     flow = scattered_flow(GlowConfig(dim, coupling=coupling, permutation=permutation, split=split, seed=1), x)
     with torch.inference_mode():
         expected = flow(torch.from_numpy(x))[0].numpy()
-    latents = flow_map(flatten_flow({name: value.numpy() for name, value in flow.state_dict().items()}))(x)
+    latents = fold_arrays({name: value.numpy() for name, value in flow.state_dict().items()}, coupling)(x)
     assert latents.dtype == dtype
     size = max(1, np.abs(expected).max())  # with two or three dimensions such a flow reaches far out
     np.testing.assert_allclose(latents, expected, rtol=0, atol=size * (1e-5 if dtype == np.float32 else 1e-12))
@@ -83,15 +86,35 @@ def test_every_calibrator_is_that_of_torch(calibrator, given, fitted_on):
 
 
 def test_no_calibrator_is_forgotten():
-    ours = {name for name, kind in Calibrator.registry.items() if kind.__module__.startswith("bertflow.")}
-    assert ours == {*AFFINE, FLOW, BESIDE}
+    kinds = [kind for kind in Calibrator.registry.values() if kind.__module__.startswith("bertflow.")]
+    assert len(kinds) > 4
+    for kind in kinds:
+        calibrator = kind().fit(rows(300, 5))
+        found = PortableCalibrator(*calibrator.get_state()).transform(rows(9, 5))
+        np.testing.assert_allclose(found, calibrator.transform(rows(9, 5)), atol=1e-4)
 
 
-def test_whitening_beside_a_flow():
-    x = rows(200, 12)
-    calibrator = WhiteningBesideFlow(4, shrinkage=0.5, flow_weight=0.3, random_state=0).fit(x)
-    found = PortableCalibrator(*calibrator.get_state()).transform(x)
-    np.testing.assert_allclose(found, calibrator.transform(x), atol=1e-4)
+def test_a_model_of_several_parts(small_model, sentences, tmp_path):
+    """The views' vectors side by side give what ``encode`` gives."""
+    view = small_model.parts[0].view
+    parts = [Part(view, Whitening(5), weight=2.0), Part(view, FlowCalibrator(epochs=1, random_state=0, device="cpu"))]
+    model = BertFlow(small_model.encoder, parts=_fitted(parts, small_model.encoder, sentences))
+    portable = load_calibrator(model.save_pretrained(tmp_path / "model"))
+    x = np.hstack([part.view.encode(sentences) for part in parts])
+    assert repr(portable) == "PortableCalibrator(Whitening + FlowCalibrator, 32 → 21)"
+    np.testing.assert_allclose(portable.transform(x), model.encode(sentences), atol=1e-4)
+
+
+def _fitted(parts, encoder, sentences):
+    fit_parts(parts, encoder, sentences)
+    return parts
+
+
+@pytest.mark.parametrize("name", ["flow", "best", "static"])
+def test_folders_of_version_0_1(name, sentences):
+    model = BertFlow.from_pretrained(OLD / name, device="cpu")
+    x = np.hstack([part.view.encode(sentences) for part in model.parts])
+    np.testing.assert_allclose(load_calibrator(OLD / name).transform(x), model.encode(sentences), atol=1e-4)
 
 
 def test_input_is_left_as_it_was(small_model, sentences):
@@ -160,8 +183,6 @@ def test_folders_that_cannot_be_loaded(folder, tmp_path):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"class": "Whitening"}, "'mean' is missing"),
-        ({"class": "MyOwn"}, "no calibrator of bertflow's own"),
         ({"n_features_in": 15}, "do not make a calibrator"),
         ({"n_features_out": "many"}, "do not make a calibrator"),
     ],
@@ -169,7 +190,13 @@ def test_folders_that_cannot_be_loaded(folder, tmp_path):
 def test_settings_that_do_not_fit_the_arrays(folder, tmp_path, change, sentence):
     shutil.copytree(folder, tmp_path / "m")
     config = json.loads((tmp_path / "m" / "config.json").read_text(encoding="utf-8"))
-    config["calibrator"] |= change
+    config["parts"][0]["calibrator"] |= change
     (tmp_path / "m" / "config.json").write_text(json.dumps(config), encoding="utf-8")
     with pytest.raises((ModelFolderError, InputError), match=sentence):
         load_calibrator(tmp_path / "m")
+
+
+def test_a_calibrator_of_someone_else():
+    settings, arrays = Whitening().fit(rows(60, 5)).get_state()
+    with pytest.raises(InputError, match="'MyOwn' is no calibrator of bertflow's own"):
+        PortableCalibrator(settings | {"class": "MyOwn"}, {"mean": arrays["mean"]})

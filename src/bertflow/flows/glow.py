@@ -11,17 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from bertflow.errors import InputError
-from bertflow.flows.layers import (
-    ActNorm,
-    AdditiveCoupling,
-    AffineCoupling,
-    Bijection,
-    InvertibleLinear,
-    Permutation,
-)
+from bertflow.flows.layers import COUPLINGS, ActNorm, Bijection, InvertibleLinear, Permutation
 from bertflow.flows.reducer import ALONE, Reducer
 
-COUPLINGS = {"additive": AdditiveCoupling, "affine": AffineCoupling}
 PERMUTATIONS = ("reverse", "random", "linear")
 
 

@@ -6,7 +6,9 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,9 @@ from bertflow.calibrators import Calibrator, FlowCalibrator
 from bertflow.encoders.pooling import pool
 from bertflow.encoders.transformer import Encoder
 from bertflow.errors import InputError
-from bertflow.runtime.portable import FlowStep, flatten_flow
+from bertflow.flows import Glow
+from bertflow.flows.folded import COUPLINGS, FoldedFlow, fold_arrays
+from bertflow.flows.folding import TORCH
 
 OPSET, IR_VERSION = 18, 8  # old enough for onnxruntime 1.16, which was tried
 ONE_FILE = 2_000_000_000  # bytes of weights that fit into one file; protobuf ends at 2 GiB
@@ -61,53 +65,49 @@ class _Affine(nn.Module):
         return (x - self.mean) @ self.kernel
 
 
-class _Step(nn.Module):
-    """``bertflow.runtime.portable.FlowStep`` in torch."""
+def _put(x: Tensor, columns: slice, part: Tensor) -> Tensor:
+    return torch.cat((x[:, : columns.start], part, x[:, columns.stop :]), dim=1)
 
-    shift: Tensor
-    mix: Tensor
-    scale: Tensor
 
-    def __init__(self, step: FlowStep) -> None:
-        super().__init__()
-        self.register_buffer("shift", _float32(step.shift))
-        self.register_buffer("scale", _float32(step.scale))
-        self.register_buffer("mix", _float32(step.mix) if step.mix.ndim == 2 else torch.tensor(step.mix))
-        self.layers = nn.ParameterList(_float32(array) for layer in step.layers for array in layer)
-        self.kept, self.leaving = len(step.layers[0][0]), step.leaving
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.shift
-        x = (x @ self.mix if self.mix.ndim == 2 else x.index_select(1, self.mix)) * self.scale
-        first, second = x.split((self.kept, x.shape[1] - self.kept), dim=1)
-        w1, b1, w2, b2, w3, b3 = self.layers
-        answer = torch.relu(torch.relu(first @ w1 + b1) @ w2 + b2) @ w3 + b3
-        second = second + answer[:, : second.shape[1]]
-        if answer.shape[1] > second.shape[1]:
-            second = second * torch.exp2(torch.tanh(answer[:, second.shape[1] :]))
-        return torch.cat((first, second), dim=1)
+#: As ``TORCH``, but nothing changes in place, which ONNX could express only by slow nodes.
+GRAPH = SimpleNamespace(
+    **vars(TORCH) | {"put": _put, "add_product": lambda x, columns, a, b: _put(x, columns, x[:, columns] + a @ b)}
+)
 
 
 class _Flow(nn.Module):
-    """The flow's forward map alone: log-determinants are not exported."""
+    """A folded flow: log-determinants are not exported."""
 
-    def __init__(self, steps: list[FlowStep]) -> None:
+    def __init__(self, flow: FoldedFlow) -> None:
         super().__init__()
-        self.steps = nn.ModuleList(_Step(step) for step in steps)
+        self.names = flow.map(self._register)
+
+    def _register(self, array: Any) -> str:
+        name = f"array{len(self._buffers)}"
+        self.register_buffer(name, _float32(array) if array.dtype.kind == "f" else torch.tensor(array))
+        return name
 
     def forward(self, x: Tensor) -> Tensor:
-        finished = []
-        for step in self.steps:
-            x = step(x)
-            x, done = x.split((x.shape[1] - step.leaving, step.leaving), dim=1)  # type: ignore[operator]
-            finished.append(done)
-        return torch.cat(finished, dim=1)
+        return self.names.map(self.get_buffer)(x, GRAPH)
+
+
+class _ReadableFlow(nn.Module):
+    """A flow whose coupling has no folded form, layer by layer."""
+
+    def __init__(self, flow: Glow) -> None:
+        super().__init__()
+        self.flow = deepcopy(flow).cpu().float()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.flow(x)[0]
 
 
 def calibrator_module(calibrator: Calibrator) -> nn.Module:
     """Return a fitted calibrator as a float32 module from (n, d) to (n, k)."""
     if isinstance(calibrator, FlowCalibrator):
-        return _Flow(flatten_flow(calibrator.get_state()[1]))
+        if calibrator.coupling not in COUPLINGS:
+            return _ReadableFlow(calibrator.flow_)
+        return _Flow(fold_arrays(calibrator.get_state()[1], calibrator.coupling))
     if hasattr(calibrator, "mean_") and hasattr(calibrator, "kernel_"):
         return _Affine(calibrator.mean_, calibrator.kernel_)
     raise InputError(f"{type(calibrator).__name__} has no ONNX form; a flow and the affine calibrators have.")
