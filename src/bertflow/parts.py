@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -79,6 +81,18 @@ def join_parts(parts: Sequence[Part], views: Sequence[Matrix]) -> Matrix:
     if len(parts) == 1 and parts[0].scale == 1:
         return calibrated[0]
     return np.hstack([part.scale * vectors for part, vectors in zip(parts, calibrated, strict=True)])
+
+
+def identity_of(parts: Sequence[Part]) -> dict[str, str]:
+    """Return class and sha256 of fitted parts' calibrators; equal ones give equal vectors."""
+    digest, names = hashlib.sha256(), []
+    for part in parts:
+        settings, arrays = part.calibrator.get_state()
+        names.append(settings["class"])
+        digest.update(json.dumps([settings, part.scale], sort_keys=True, default=str).encode())
+        for name, array in sorted(arrays.items()):
+            digest.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    return {"class": " beside ".join(names), "sha256": digest.hexdigest()}
 
 
 def split_columns(parts: Sequence[Part], vectors: Matrix) -> list[Matrix]:

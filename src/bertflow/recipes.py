@@ -12,23 +12,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from bertflow.calibrators import Calibrator, FlowCalibrator, Identity, RemoveTopComponents, Standardize, Whitening
-from bertflow.encoders.base import View
-from bertflow.encoders.choosing import is_tuned
-from bertflow.encoders.pooling import check_pooling
-from bertflow.encoders.token_table import TokenTable, has_fast_tokenizer
-from bertflow.encoders.views import Pooled
+import bertflow as bf  # whose public names are imported when they are used: names and help of recipes cost nothing
 from bertflow.errors import InputError, did_you_mean
-from bertflow.parts import Part
+
+if TYPE_CHECKING:
+    from bertflow import Calibrator, Part, View
 
 DEFAULT, DEFAULT_OF_ONE_VIEW = "best", "whitening-half"
 RAW = "raw"
 SHRINKAGE = 0.5  # adds the mean eigenvalue to all
 
 
-Make: TypeAlias = Callable[[View, int], list[Part]]
+Make: TypeAlias = "Callable[[View, int], list[Part]]"
 
 
 @dataclass(frozen=True)
@@ -75,68 +72,71 @@ def register_recipe(pattern: str, help: str, *, brings_views: bool = False) -> C
 
 @register_recipe(RAW, "the encoder's vectors as they are")
 def _(view: View, k: int) -> list[Part]:
-    return [Part(view, Identity())]
+    return [bf.Part(view, bf.Identity())]
 
 
 @register_recipe("sn", "each dimension standardised")
 def _(view: View, k: int) -> list[Part]:
-    return [Part(view, Standardize())]
+    return [bf.Part(view, bf.Standardize())]
 
 
 @register_recipe("natsv-K", "centred, the top K directions removed (all-but-the-top)")
 def _(view: View, k: int) -> list[Part]:
-    return [Part(view, RemoveTopComponents(k))]
+    return [bf.Part(view, bf.RemoveTopComponents(k))]
 
 
 @register_recipe("sn+natsv-K", "standardised, then the top K directions removed")
 def _(view: View, k: int) -> list[Part]:
-    return [Part(view, RemoveTopComponents(k, standardize=True))]
+    return [bf.Part(view, bf.RemoveTopComponents(k, standardize=True))]
 
 
 @register_recipe("whitening", "unit covariance (BERT-whitening)")
 def _(view: View, k: int) -> list[Part]:
-    return [Part(view, Whitening())]
+    return [bf.Part(view, bf.Whitening())]
 
 
 @register_recipe("whitening-K", "the same, only the K strongest directions")
 def _(view: View, k: int) -> list[Part]:
-    return [Part(view, Whitening(k))]
+    return [bf.Part(view, bf.Whitening(k))]
 
 
 @register_recipe("whitening-half", "principal axes scaled half-way to unit variance: safe for most uses")
 def _(view: View, k: int) -> list[Part]:
-    return [Part(view, Whitening(alpha=0.5))]
+    return [bf.Part(view, bf.Whitening(alpha=0.5))]
 
 
 @register_recipe("flow", "the paper's normalizing flow, trained our faster way")
 def _(view: View, k: int) -> list[Part]:
-    return [Part(view, FlowCalibrator())]
+    return [bf.Part(view, bf.FlowCalibrator())]
 
 
 @register_recipe("flow-paper", "the flow with the paper's own training")
 def _(view: View, k: int) -> list[Part]:
-    return [Part(view, FlowCalibrator(preset="paper"))]
+    return [bf.Part(view, bf.FlowCalibrator(preset="paper"))]
 
 
 @register_recipe("flow-paper-nli", "the same for a large general corpus: 0.15 epochs at 2e-5")
 def _(view: View, k: int) -> list[Part]:
-    return [Part(view, FlowCalibrator(preset="paper", epochs=0.15, learning_rate=2e-5))]
+    return [bf.Part(view, bf.FlowCalibrator(preset="paper", epochs=0.15, learning_rate=2e-5))]
 
 
 @register_recipe("static", "a table of token vectors, whitened: no transformer when encoding", brings_views=True)
 def _(view: View, k: int) -> list[Part]:
-    return [Part(TokenTable(), Whitening(shrinkage=SHRINKAGE))]
+    return [bf.Part(bf.TokenTable(), bf.Whitening(shrinkage=SHRINKAGE))]
 
 
 @register_recipe("static-K", "the same in K dimensions", brings_views=True)
 def _(view: View, k: int) -> list[Part]:
-    return [Part(TokenTable(), Whitening(k, shrinkage=SHRINKAGE))]
+    return [bf.Part(bf.TokenTable(), bf.Whitening(k, shrinkage=SHRINKAGE))]
 
 
 @register_recipe("best", "tokens by themselves, beside the words in their sentence", brings_views=True)
 def _(view: View, k: int) -> list[Part]:
-    words = Pooled("first-last-avg", words_only=True)
-    return [Part(TokenTable(), Whitening(shrinkage=SHRINKAGE)), Part(words, FlowCalibrator(preset="paper"))]
+    words = bf.Pooled("first-last-avg", words_only=True)
+    return [
+        bf.Part(bf.TokenTable(), bf.Whitening(shrinkage=SHRINKAGE)),
+        bf.Part(words, bf.FlowCalibrator(preset="paper")),
+    ]
 
 
 def recipes() -> dict[str, str]:
@@ -186,12 +186,22 @@ def make_parts(
     pooling = named or pooling
     if found.brings_views and pooling:
         raise InputError(f"The recipe {found.pattern!r} brings its own pooling; leave out {pooling!r}.")
-    parts = found.make(Pooled(pooling), number)
+    parts = found.make(bf.Pooled(pooling), number)
     settings = {"random_state": random_state, "device": device, "verbose": verbose}
     for estimator in (estimator for part in parts for estimator in (part.view, part.calibrator)):
         known = estimator.get_params(deep=False)
         estimator.set_params(**{name: value for name, value in settings.items() if name in known})
     return parts
+
+
+def calibrator_of(recipe: str, **settings: Any) -> Calibrator:
+    """Return the calibrator of a recipe of one view, for vectors that are there already; settings of ``make_parts``."""
+    found, _, pooling = _parse(recipe)
+    if found.brings_views or pooling:
+        raise InputError(
+            f"The recipe {recipe!r} needs text; for vectors name one of a single view, such as 'whitening'."
+        )
+    return make_parts(recipe, **settings)[0].calibrator
 
 
 def choose_parts(
@@ -224,7 +234,7 @@ def choose_parts(
     if parts is not None:
         return None, list(parts)
     if calibrator is not None:
-        return None, [Part(Pooled(pooling), calibrator)]
+        return None, [bf.Part(bf.Pooled(pooling), calibrator)]
     if preset is not None:
         recipe = _recipe_of(preset)
     recipe = check_recipe(recipe or _default(encoder, pooling))
@@ -232,6 +242,9 @@ def choose_parts(
 
 
 def _default(encoder: Any, pooling: str | None) -> str:
+    from bertflow.encoders.choosing import is_tuned
+    from bertflow.encoders.token_table import has_fast_tokenizer
+
     if is_tuned(encoder):
         warnings.warn(TUNED, stacklevel=4)
         return DEFAULT_OF_ONE_VIEW
@@ -271,10 +284,14 @@ def _parse(name: object) -> tuple[Recipe, int, str | None]:
         raise InputError(f"A recipe is a name such as 'best'; got {name!r}.")
     base, at, pooling = name.partition("@")
     base = ALIASES.get(base, base)
+    if at:
+        from bertflow.encoders.pooling import check_pooling
+
+        check_pooling(pooling)
     for recipe in TABLE.values():
         number = recipe.match(base)
         if number is not None:
-            return recipe, number, check_pooling(pooling) if at else None
+            return recipe, number, pooling or None
     hint = did_you_mean(base, [*TABLE, *ALIASES])
     raise InputError(f"Unknown recipe {name!r}{hint}; known are: {', '.join(TABLE)} (K is a number).")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import numbers
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,8 @@ from bertflow.moments import Moments
 
 if TYPE_CHECKING:
     from typing import Self
+
+    from bertflow.calibrators.modules import AffineMap
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +99,13 @@ class _AffineCalibrator(Calibrator):
         """
         check_is_fitted(self)
         return self.kernel_.copy(), -self.mean_ @ self.kernel_
+
+    def as_module(self) -> AffineMap:
+        """Return the map as a torch module, float32."""
+        from bertflow.calibrators.modules import AffineMap
+
+        check_is_fitted(self)
+        return AffineMap.of(self.mean_, self.kernel_)
 
     def _learn(self, moments: Moments) -> Self:
         # contiguous, since safetensors writes memory as it lies and eigh's results are transposed views
@@ -224,8 +233,8 @@ class Whitening(_AffineCalibrator):
         if self.method not in ("pca", "zca"):
             raise InputError(f"method is {self.method!r}; it must be 'pca' or 'zca'.")
         for name in ("alpha", "shrinkage"):
-            value = getattr(self, name)
-            if not (isinstance(value, numbers.Real) and 0 <= value <= 1):
+            value: Any = getattr(self, name)
+            if not (isinstance(value, numbers.Real) and 0 <= float(value) <= 1):
                 raise InputError(f"{name} is {value!r}; it must be a number from 0 to 1.")
         if self.n_components is None:
             return d

@@ -23,6 +23,8 @@ from bertflow.storage import model_folder
 if TYPE_CHECKING:
     from typing import Self
 
+    from torch import nn
+
 
 class Calibrator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Contract of all calibrators; see the module's docstring.
@@ -78,6 +80,12 @@ class Calibrator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def to(self, device: Any) -> Self:
         """Move to a device what computes there; returns itself. Affine maps compute on the CPU."""
         return self
+
+    def as_module(self) -> nn.Module:
+        """Return the fitted map as a torch module from (n, d) to (n, k), for exports."""
+        raise InputError(
+            f"{type(self).__name__} is neither affine nor a flow, so it has no torch form and cannot be exported."
+        )
 
     def transform(self, X: object) -> Matrix:
         """Map sentence vectors (n, d) to calibrated vectors (n, k)."""

@@ -9,16 +9,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from bertflow.arrays import Matrix, choose_device
 from bertflow.calibrators.base import Calibrator, draw_seed, take_arrays
+from bertflow.calibrators.modules import FlowMap
 from bertflow.errors import InputError
 from bertflow.flows import Glow, GlowConfig, History, fold, train
 from bertflow.flows.presets import TrainingConfig, preset
 from bertflow.flows.reducer import ALONE, Reducer
 from bertflow.flows.training import Callback
-from bertflow.threads import compute_ahead
+from bertflow.encoders.threads import compute_ahead
 
 ROWS_AT_ONCE = {"cpu": 512}  # few enough to stay in the processor's cache
 ROWS_AT_ONCE_ELSEWHERE = 16384  # flat memory, and enough to keep a GPU busy
@@ -178,6 +180,11 @@ class FlowCalibrator(Calibrator):
         for _ in compute_ahead(compute, range(0, len(x), size), weight.device):
             pass
         return out
+
+    def as_module(self) -> FlowMap:
+        """Return a copy of the flow's forward map as a torch module."""
+        check_is_fitted(self)
+        return FlowMap(deepcopy(self.flow_))
 
     def _build(self, dim: int, seed: int) -> Glow:
         return Glow(GlowConfig(dim, self.levels, self.depth, self.width, self.coupling, self.permutation, seed=seed))

@@ -17,8 +17,10 @@ from bertflow.cli.hub import push
 from bertflow.cli.index import index
 from bertflow.cli.mteb import mteb
 from bertflow.cli.ray import ray
+from bertflow.cli.recipes import show_recipes
 from bertflow.cli.report import report
 from bertflow.cli.reproduce import reproduce
+from bertflow.cli.serve import serve
 from bertflow.version import __version__
 
 app = typer.Typer(
@@ -54,6 +56,7 @@ def bertflow(
 
 for command in (models.demo, fit, embed, transform, models.similarity, models.info):
     app.command()(command)
+app.command("recipes")(show_recipes)
 for judge in (advise, evaluation.evaluate, evaluation.compare):
     app.command(rich_help_panel="Does it help?")(judge)
 app.command(rich_help_panel="Does it help?")(reproduce)
@@ -63,6 +66,7 @@ for look in (analysis.analyze, analysis.outliers, report):
     app.command(rich_help_panel="See the space")(look)
 app.command(rich_help_panel="Use it elsewhere")(mteb)
 app.add_typer(index, name="index", rich_help_panel="Use it elsewhere")
+app.command(rich_help_panel="Use it elsewhere")(serve)
 app.command(rich_help_panel="Use it elsewhere")(push)
 app.add_typer(export, name="export", rich_help_panel="Use it elsewhere")
 app.add_typer(ray, name="ray", rich_help_panel="Use it elsewhere")

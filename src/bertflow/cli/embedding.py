@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,21 +14,30 @@ from rich.markup import escape
 
 from bertflow.cli.models import Column, ModelFolder
 from bertflow.cli.output import AsJson, Device, PoolingName, Quiet, fail, print_json, say, start
+from bertflow.cli.recipes import RecipeName, RemoteCode, recipe_of
 from bertflow.errors import InputError, require
+from bertflow.storage.outputs import check_output_file, check_output_folder
 
 if TYPE_CHECKING:
-    from bertflow.arrays import Matrix
     from bertflow.calibrators import Calibrator
-    from bertflow.encoders.transformer import TextEncoder
-    from bertflow.storage.shards import Manifest, Rank
+    from bertflow.encoders.base import TextEncoder
+    from bertflow.model import BertFlow
+    from bertflow.storage.shards import Manifest, Rank, Shards
 
+WRITTEN = (".npy", ".npz", ".safetensors", ".parquet", ".jsonl")
+AcceptChanged = Annotated[
+    bool,
+    typer.Option(
+        "--accept-changed-encoder", help="Go on where the encoder is not the one that the model was fitted on."
+    ),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an output that bertflow did not write.")]
 Normalize = Annotated[bool, typer.Option("--normalize", help="Scale vectors to length one.")]
 RankNumber = Annotated[
     int | None,
     typer.Option("--rank", help="Which of several processes this is, from 0; default: as torchrun or slurm say."),
 ]
 WorldSize = Annotated[int | None, typer.Option("--world-size", help="How many processes share the work.")]
-_SMALL = (".npy", ".jsonl", ".parquet")
 
 
 def embed(
@@ -36,7 +45,7 @@ def embed(
         str, typer.Argument(help="Text to embed: .txt (one a line), .jsonl, .csv, .tsv, .parquet, or `-`.")
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where to: .npy, .parquet or .jsonl; a folder for shards.")
+        Path, typer.Option("--output", "-o", help=f"Where to: {', '.join(WRITTEN)}; a folder for shards.")
     ],
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="A folder that `bertflow fit` wrote, or a hub id.")
@@ -45,9 +54,16 @@ def embed(
         str | None, typer.Option("--encoder", "-e", help="Instead of a model: raw vectors of this encoder.")
     ] = None,
     pooling: PoolingName = None,
-    raw: Annotated[bool, typer.Option("--raw", help="The encoder's own vectors, uncalibrated: to fit on.")] = False,
+    raw: Annotated[
+        bool,
+        typer.Option("--raw", help="Uncalibrated vectors, to fit on: the encoder's, or those of a recipe's views."),
+    ] = False,
+    recipe: RecipeName = None,
     column: Column = None,
     normalize: Normalize = False,
+    precision: Annotated[
+        str, typer.Option(help="Of a file's vectors: `float32`, `float16`, `int8`, `binary`, `ubinary`.")
+    ] = "float32",
     shards: Annotated[
         bool, typer.Option("--shards", help="Write a folder of shards; default if the output has no ending.")
     ] = False,
@@ -55,6 +71,9 @@ def embed(
     dtype: Annotated[str, typer.Option(help="Of shards: `float16` or `float32`.")] = "float16",
     rank: RankNumber = None,
     world_size: WorldSize = None,
+    trust_remote_code: RemoteCode = False,
+    accept_changed_encoder: AcceptChanged = False,
+    overwrite: Overwrite = False,
     device: Device = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -64,78 +83,154 @@ def embed(
     Text of any size goes into a folder of shards. Stopped or killed, the same command goes on where it was; several
     processes (torchrun, slurm, `--rank`) share one folder:
 
-        bertflow embed corpus.txt --encoder mini --raw --output vectors
+        bertflow embed corpus.txt --encoder mini --raw --recipe best --output vectors
     """
     progress = start(quiet)
-    if output.suffix in _SMALL and not shards:
-        _embed_into_file(sentences, output, model, encoder, pooling, raw, column, normalize, device, as_json, progress)
+    source = partial(_source, model, encoder, pooling, recipe_of(recipe), trust_remote_code, accept_changed_encoder)
+    if output.suffix in WRITTEN and not shards:
+        check_output_file(output, [sentences, model, encoder], overwrite=overwrite)
+        _embed_into_file(
+            sentences, output, source, recipe, raw, column, normalize, precision, device, as_json, progress
+        )
         return
     if output.suffix and not shards and not output.is_dir():
         raise InputError(
-            f"{output} ends in {output.suffix!r}; vectors are written to {', '.join(_SMALL)}, or to a folder with --shards."
+            f"{output} ends in {output.suffix!r}; vectors are written to {', '.join(WRITTEN)}, or to a folder with --shards."
         )
+    if precision != "float32":
+        raise InputError("--precision is for files; of shards, --dtype says how numbers are kept.")
     from bertflow.scale import write_shards
     from bertflow.storage.shards import Rank, local_device
 
+    check_output_folder(output, [sentences, model, encoder])
     mine = Rank.choose(rank, world_size)
     with _stoppable(output):
-        parts = _load(model, encoder, pooling, raw, local_device(device))
         options: dict[str, Any] = {"normalize": normalize, "dtype": dtype, "shard_rows": shard_rows, "column": column}
-        manifest = write_shards(
-            sentences, parts[0], output, calibrator=parts[1], rank=mine, show_progress_bar=progress, **options
-        )
+        options |= {"recipe": recipe_of(recipe), "raw": raw, "rank": mine, "show_progress_bar": progress}
+        manifest = write_shards(sentences, source(local_device(device)), output, **options)
     _tell(output, manifest, mine, as_json)
 
 
 def transform(
-    shards: Annotated[Path, typer.Argument(help="Raw vectors: a folder that `bertflow embed --raw` wrote.")],
+    vectors: Annotated[
+        Path, typer.Argument(help="Raw vectors: a folder that `bertflow embed --raw` wrote, or .npy, .npz, .parquet…")
+    ],
     model: ModelFolder,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the calibrated shards.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder, or file, for the calibrated vectors.")],
+    ids: Annotated[
+        str | None, typer.Option(help="Of a file: text file with one id a row, written beside the vectors.")
+    ] = None,
+    column: Annotated[str | None, typer.Option(help="Of a file: which column or array has the vectors.")] = None,
     normalize: Normalize = False,
     dtype: Annotated[str | None, typer.Option(help="`float16` or `float32`; default: as the raw ones.")] = None,
     rank: RankNumber = None,
     world_size: WorldSize = None,
+    overwrite: Overwrite = False,
     device: Device = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Calibrate raw shards without encoding again: shard by shard, resumable, in flat memory."""
+    """Calibrate raw vectors without encoding again; shard by shard, resumable, in flat memory.
+
+    bertflow transform vectors.npy --model my-calibrator --output calibrated.npy
+    """
     progress = start(quiet)
+    from bertflow.storage.shards import is_shards
+    from bertflow.storage.vector_files import holds_vectors
+
+    if not is_shards(vectors) and holds_vectors(vectors, column):
+        check_output_file(output, [vectors, model, ids], overwrite=overwrite)
+        _transform_file(vectors, model, output, ids, column, normalize, dtype, device, as_json)
+        return
     from bertflow.scale import transform_shards
-    from bertflow.storage import model_folder
     from bertflow.storage.shards import Rank, Shards, local_device
 
-    mine, raw = Rank.choose(rank, world_size), Shards(shards)
-    folder = model_folder.locate(model)
-    known = model_folder.load_config(folder).get("encoder", {})
-    if known and known.get("fingerprint") != raw.manifest.encoder.get("fingerprint"):
-        raise InputError(
-            f"{model} was fitted on vectors of the encoder {known.get('name')!r}, and {shards} holds those of "
-            f"{raw.manifest.encoder.get('name')!r} or of another state of it: they do not belong together."
-        )
+    check_output_folder(output, [vectors, model])
+    mine, raw = Rank.choose(rank, world_size), Shards(vectors)
     with _stoppable(output):
-        calibrator = model_folder.load_calibrator(folder, device=local_device(device))
+        fitted = _fitted_on(raw, model, local_device(device))
         manifest = transform_shards(
-            raw, calibrator, output, normalize=normalize, dtype=dtype, rank=mine, show_progress_bar=progress
+            raw, fitted, output, normalize=normalize, dtype=dtype, rank=mine, show_progress_bar=progress
         )
     _tell(output, manifest, mine, as_json)
 
 
-def _load(
-    model: str | None, encoder: str | None, pooling: str | None, raw: bool, device: str | None
-) -> tuple[TextEncoder, Calibrator | None]:
+def _fitted_on(raw: Shards, model: str, device: str | None) -> BertFlow | Calibrator:
+    """Load a model without its encoder, or a calibrator; refuse one that was fitted on other vectors."""
+    from bertflow.calibrators import Calibrator
+    from bertflow.model import BertFlow
+    from bertflow.storage import model_folder
+
+    folder = model_folder.locate(model)
+    known = model_folder.load_config(folder).get("encoder")
+    if known is None:
+        return Calibrator.from_pretrained(folder, device=device)
+    if known.get("fingerprint") != raw.manifest.encoder.get("fingerprint"):
+        raise InputError(
+            f"{model} was fitted on vectors of the encoder {known.get('name')!r}, and {raw.folder} holds those of "
+            f"{raw.manifest.encoder.get('name')!r} or of another state of it: they do not belong together."
+        )
+    return BertFlow.from_pretrained(folder, device=device, defer_encoder=True)
+
+
+def _transform_file(
+    file: Path,
+    model: str,
+    output: Path,
+    ids: str | None,
+    column: str | None,
+    normalize: bool,
+    dtype: str | None,
+    device: str | None,
+    as_json: bool,
+) -> None:
+    from bertflow.arrays import as_matrix, unit_rows
+    from bertflow.calibrators import Calibrator
+    from bertflow.storage.text_files import read_sentences
+    from bertflow.storage.vector_files import read_vectors, write_vectors
+
+    calibrator = Calibrator.from_pretrained(model, device=device)
+    rows = as_matrix(read_vectors(file, column), str(file))
+    names = {} if ids is None else {"ids": read_sentences(ids, keep_blank=True)}
+    if names and len(names["ids"]) != len(rows):
+        raise InputError(
+            f"{ids} has {len(names['ids'])} ids, and {file} has {len(rows)} vectors: one each was expected."
+        )
+    if names and output.suffix in (".npy", ".safetensors"):
+        raise InputError(f"{output.suffix} has no room for ids; write to .npz, .parquet or .jsonl.")
+    calibrated = calibrator.transform(rows)
+    calibrated = unit_rows(calibrated) if normalize else calibrated
+    write_vectors(output, calibrated.astype(dtype) if dtype else calibrated, names)
+    if as_json:
+        print_json(
+            {"output": str(output), "rows": len(calibrated), "dim": calibrated.shape[1], "normalized": normalize}
+        )
+    else:
+        say(f"Wrote {len(calibrated)} vectors of {calibrated.shape[1]} dimensions to [bold]{escape(str(output))}[/].")
+
+
+def _source(
+    model: str | None,
+    encoder: str | None,
+    pooling: str | None,
+    recipe: str | None,
+    trust_remote_code: bool,
+    accept_changed_encoder: bool,
+    device: str | None,
+) -> BertFlow | TextEncoder:
+    """Load the model or the encoder that the options name."""
     if (model is None) == (encoder is None):
         raise InputError("Give --model for calibrated vectors or --encoder for raw ones: one of the two.")
+    options: dict[str, Any] = {"trust_remote_code": True} if trust_remote_code else {}
     if model is None:
-        from bertflow.encoders.transformer import as_encoder
+        from bertflow.encoders.choosing import as_encoder
 
-        return as_encoder(encoder, pooling, device=device), None
-    if pooling is not None:
-        raise InputError("A model has its own pooling; leave out --pooling.")
+        return as_encoder(encoder, pooling, device=device, **options)
+    if pooling is not None or recipe is not None:
+        raise InputError("A model has its own pooling and recipe; leave out --pooling and --recipe.")
     from bertflow.model import BertFlow
 
-    loaded = BertFlow.from_pretrained(model, device=device)
-    return loaded.encoder, None if raw else loaded.calibrator
+    return BertFlow.from_pretrained(model, device=device, accept_changed_encoder=accept_changed_encoder, **options)
 
 
 @contextmanager
@@ -167,49 +262,39 @@ def _tell(output: Path, manifest: Manifest, rank: Rank, as_json: bool) -> None:
 def _embed_into_file(
     sentences: str,
     output: Path,
-    model: str | None,
-    encoder: str | None,
-    pooling: str | None,
+    source: Callable[[str | None], BertFlow | TextEncoder],
+    recipe: str | None,
     raw: bool,
     column: str | None,
     normalize: bool,
+    precision: str,
     device: str | None,
     as_json: bool,
     progress: bool,
 ) -> None:
-    write = {".npy": _write_npy, ".jsonl": _write_jsonl, ".parquet": _write_parquet}[output.suffix]
     if output.suffix == ".parquet":
         require("pyarrow.parquet", "parquet")
-    from bertflow.arrays import unit_rows
-    from bertflow.storage.atomic import atomic_file
+    if recipe is not None:
+        raise InputError(
+            "--recipe is for raw shards, where a recipe is fitted later; for a file, fit first: bertflow fit."
+        )
+    from bertflow.arrays import quantized, unit_rows
+    from bertflow.encoders.base import encode_views
     from bertflow.storage.text_files import read_sentences
+    from bertflow.storage.vector_files import write_vectors
 
     texts = read_sentences(sentences, column, keep_blank=True)
-    text_encoder, calibrator = _load(model, encoder, pooling, raw, device)
-    vectors = text_encoder.encode(texts, show_progress_bar=progress)
-    vectors = vectors if calibrator is None else calibrator.transform(vectors)
-    vectors = unit_rows(vectors) if normalize else vectors
-    with atomic_file(output) as temporary:
-        write(temporary, texts, vectors)
+    loaded: Any = source(device)
+    if raw and hasattr(loaded, "parts"):
+        views = [part.view for part in loaded.parts]
+        import numpy as np
+
+        vectors = np.hstack(encode_views(views, texts, show_progress_bar=progress))
+    else:
+        vectors = loaded.encode(texts, show_progress_bar=progress)
+    vectors = quantized(unit_rows(vectors) if normalize else vectors, precision)
+    write_vectors(output, vectors, {"text": texts} if output.suffix in (".parquet", ".jsonl") else None)
     if as_json:
         print_json({"output": str(output), "rows": len(vectors), "dim": vectors.shape[1], "normalized": normalize})
     else:
         say(f"Wrote {len(vectors)} vectors of {vectors.shape[1]} dimensions to [bold]{escape(str(output))}[/].")
-
-
-def _write_npy(path: Path, texts: list[str], vectors: Matrix) -> None:
-    import numpy as np
-
-    np.save(path, vectors)
-
-
-def _write_jsonl(path: Path, texts: list[str], vectors: Matrix) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        for text, vector in zip(texts, vectors, strict=True):
-            file.write(json.dumps({"text": text, "embedding": vector.tolist()}, ensure_ascii=False) + "\n")
-
-
-def _write_parquet(path: Path, texts: list[str], vectors: Matrix) -> None:
-    arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
-    column = arrow.FixedSizeListArray.from_arrays(arrow.array(vectors.ravel()), vectors.shape[1])
-    parquet.write_table(arrow.table({"text": texts, "embedding": column}), path)

@@ -1,4 +1,4 @@
-"""The command `fit`: a new model from sentences or shards, or an old one adapted."""
+"""The command `fit`: a new model from sentences, shards or vectors, or an old one adapted."""
 
 from __future__ import annotations
 
@@ -10,23 +10,28 @@ from rich.markup import escape
 
 from bertflow.cli.models import Column
 from bertflow.cli.output import AsJson, Device, PoolingName, Quiet, Seed, print_json, say, start
+from bertflow.cli.recipes import RecipeName, RemoteCode, recipe_of
 from bertflow.errors import InputError
+from bertflow.storage.outputs import check_output_folder
 
 if TYPE_CHECKING:
-    from bertflow.calibrators import Calibrator
     from bertflow.model import BertFlow
 
 
 def fit(
     sentences: Annotated[
         str,
-        typer.Argument(help="Unlabelled text: .txt (one a line), .jsonl, .csv, .tsv, .parquet, `-`; or raw shards."),
+        typer.Argument(
+            help="Unlabelled text: .txt (one a line), .jsonl, .csv, .tsv, .parquet, `-`; or raw shards; or vectors: .npy, "
+            ".npz, .safetensors, .parquet."
+        ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the model.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the model, or of vectors the calibrator.")],
     encoder: Annotated[
         str | None,
         typer.Option("--encoder", "-e", help="`mini` (ships inside, default), a Hugging Face id, or a local folder."),
     ] = None,
+    recipe: RecipeName = None,
     base: Annotated[
         str | None,
         typer.Option(
@@ -34,16 +39,8 @@ def fit(
         ),
     ] = None,
     pooling: PoolingName = None,
-    calibrator: Annotated[
-        str | None,
-        typer.Option(
-            help="`flow` (default), `whitening`, `whitening-128`, `sn`, `natsv-10`…: as in `bertflow compare`."
-        ),
-    ] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(help="`default` (fast), `paper` (the paper's schedule), `static` or `best` (beyond the paper)."),
-    ] = None,
+    calibrator: Annotated[str | None, typer.Option(hidden=True, help="Deprecated: --recipe.")] = None,
+    preset: Annotated[str | None, typer.Option(hidden=True, help="Deprecated: --recipe.")] = None,
     column: Column = None,
     max_length: Annotated[
         int | None, typer.Option(help="Tokens read of each text; default: what the model allows.")
@@ -54,99 +51,144 @@ def fit(
     bundle_encoder: Annotated[
         bool, typer.Option("--bundle-encoder", help="Put the encoder's weights into the folder.")
     ] = False,
+    trust_remote_code: RemoteCode = False,
     seed: Seed = 0,
     device: Device = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fit a flow on your sentences, without labels, and save the model.
+    """Fit a recipe on your sentences, without labels, and save the model.
 
-    A few thousand sentences like those to be compared later are enough; for text of any size, fit on shards:
+    A few thousand sentences like those to be compared later are enough:
 
         bertflow fit corpus.txt --encoder bert-base-uncased --output my-model
-        bertflow fit vectors --output my-model    # what `bertflow embed --raw` wrote
+        bertflow fit corpus.txt --encoder bert-base-uncased --recipe flow-paper --output my-model
+
+    For text of any size, fit on shards, what `bertflow embed --raw` wrote:
+
+        bertflow fit vectors --output my-model
 
     With only a few hundred sentences, adapt a model that was fitted on more:
 
         bertflow fit few.txt --from mini-flow --output my-model
 
-    For a language model that was never tuned for similarity, go beyond the paper:
+    With vectors of your own, fit a calibrator alone:
 
-        bertflow fit corpus.txt --encoder bert-base-uncased --preset best --output my-model
+        bertflow fit vectors.npy --recipe whitening-half --output my-calibrator
     """
     progress = start(quiet)
-    from bertflow.encoders.joined import TOKEN_PRESETS
+    chosen = recipe_of(recipe, calibrator, preset)
     from bertflow.storage.shards import is_shards
+    from bertflow.storage.vector_files import holds_vectors
 
-    of_encoder = {"--encoder": encoder, "--pooling": pooling, "--max-length": max_length}
-    from_tokens = preset in TOKEN_PRESETS
+    check_output_folder(output, [sentences, base, encoder])
+    of_encoder = {"--encoder": encoder, "--pooling": pooling, "--max-length": max_length, "--from": base}
+    settings: dict[str, Any] = {"seed": seed, "device": device, "progress": progress}
     if is_shards(sentences):
         _refuse(of_encoder | {"--column": column}, f"{sentences} holds shards, which have their encoder")
-        _refuse({"--from": base}, f"{sentences} holds shards, and a model is adapted to text")
-        _refuse(
-            {f"--preset {preset}": from_tokens or None}, f"{sentences} holds vectors, and that preset needs the text"
-        )
-        chosen = _calibrator(calibrator, preset, seed, device, progress)
-        saved, config = _fit_on_shards(sentences, output, chosen, rows, seed, progress)
-        if bundle_encoder:
-            _bundle(saved, device)
+        model = _on_shards(sentences, chosen, rows, **settings)
+    elif holds_vectors(sentences, column):
+        extra = {"--bundle-encoder": bundle_encoder or None}
+        _refuse(of_encoder | extra, f"{sentences} holds vectors, and a calibrator alone is fitted on them")
+        _on_vectors(sentences, output, chosen, column, as_json, **settings)
+        return
+    elif base:
+        fixed = of_encoder | {"--from": None, "--recipe": chosen}
+        _refuse(fixed, f"{base} has its encoder and its recipe")
+        model = _adapt(base, _texts(sentences, column), **settings)
     else:
-        from bertflow.model import BertFlow
-        from bertflow.storage.text_files import read_sentences
-
-        texts = read_sentences(sentences, column)
-        if base:
-            fixed = of_encoder | {"--calibrator": calibrator, "--preset": preset}
-            _refuse(fixed, f"{base} has its encoder and its calibrator")
-            model = _adapt(base, texts, seed, device, progress)
-        else:
-            brought = from_tokens and not calibrator  # by the preset
-            model = BertFlow.fit(
-                texts,
-                encoder or "mini",
-                pooling,
-                preset or "default",
-                calibrator=None if brought else _calibrator(calibrator, preset, seed, device, progress),
-                random_state=seed,
-                show_progress_bar=progress,
-                max_length=max_length,
-                device=device,
-            )
-        saved = model.save_pretrained(output, bundle_encoder=bundle_encoder)
-        config = {"encoder": model.encoder.describe(), "training": model.training}
+        options = {"max_length": max_length} | ({"trust_remote_code": True} if trust_remote_code else {})
+        model = _on_text(sentences, column, encoder or "mini", pooling, chosen, options, **settings)
+    saved = model.save_pretrained(output, bundle_encoder=bundle_encoder)
     if as_json:
-        print_json({"saved": str(saved), **config})
+        known = {"recipe": model.recipe, "encoder": model.encoder.describe(), "training": model.training}
+        print_json({"saved": str(saved), **known})
     else:
-        _show_fit(sentences, str(saved), config["training"])
+        _show_fit(sentences, str(saved), model)
 
 
-def _calibrator(name: str | None, preset: str | None, seed: int, device: str | None, progress: bool) -> Calibrator:
-    from bertflow.calibrators import FlowCalibrator
-    from bertflow.calibrators.names import make_calibrator
+def _texts(sentences: str, column: str | None) -> list[str]:
+    from bertflow.storage.text_files import read_sentences
 
-    chosen = make_calibrator(name or "flow", seed)
-    if isinstance(chosen, FlowCalibrator):
-        chosen.set_params(device=device, verbose=progress)
-        if name in (None, "flow"):
-            chosen.set_params(preset=preset or "default")
-    return chosen
+    return read_sentences(sentences, column)
 
 
-def _adapt(base: str, texts: list[str], seed: int, device: str | None, progress: bool) -> BertFlow:
-    from bertflow.calibrators import FlowCalibrator
+def _on_text(
+    sentences: str,
+    column: str | None,
+    encoder: str,
+    pooling: str | None,
+    recipe: str | None,
+    options: dict[str, Any],
+    *,
+    seed: int,
+    device: str | None,
+    progress: bool,
+) -> BertFlow:
+    texts = _texts(sentences, column)
+    from bertflow.model import BertFlow
+
+    settings: dict[str, Any] = {"random_state": seed, "device": device, "show_progress_bar": progress}
+    return BertFlow.fit(texts, encoder, pooling, recipe=recipe, **settings, **options)
+
+
+def _adapt(base: str, texts: list[str], *, seed: int, device: str | None, progress: bool) -> BertFlow:
     from bertflow.model import BertFlow
 
     model = BertFlow.from_pretrained(base, device=device)
-    if isinstance(model.calibrator, FlowCalibrator):
-        model.calibrator.set_params(random_state=seed, verbose=progress)
+    for part in model.parts:
+        known = part.calibrator.get_params()
+        wanted = {"random_state": seed, "verbose": progress}
+        part.calibrator.set_params(**{name: value for name, value in wanted.items() if name in known})
     return model.partial_fit(texts, show_progress_bar=progress)
 
 
-def _show_fit(sentences: str, saved: str, training: dict[str, Any]) -> None:
-    on_shards = "fitted_vectors" in training
+def _on_shards(
+    folder: str, recipe: str | None, rows: str, *, seed: int, device: str | None, progress: bool
+) -> BertFlow:
+    if rows != "all" and not (rows.isdigit() and int(rows) > 1):
+        raise InputError(f"--rows takes a number from 2 on, or `all`; {rows!r} was given.")
+    from bertflow.scale import fit_shards
+    from bertflow.storage.shards import Shards
+
+    number = None if rows == "all" else int(rows)
+    settings: dict[str, Any] = {"random_state": seed, "device": device, "show_progress_bar": progress}
+    return fit_shards(Shards(folder), recipe, rows=number, **settings)
+
+
+def _on_vectors(
+    file: str,
+    output: Path,
+    recipe: str | None,
+    column: str | None,
+    as_json: bool,
+    *,
+    seed: int,
+    device: str | None,
+    progress: bool,
+) -> None:
+    from bertflow.arrays import as_matrix
+    from bertflow.recipes import DEFAULT_OF_ONE_VIEW, calibrator_of
+    from bertflow.storage.vector_files import read_vectors
+
+    name = recipe or DEFAULT_OF_ONE_VIEW
+    calibrator = calibrator_of(name, random_state=seed, device=device, verbose=progress)
+    vectors = as_matrix(read_vectors(file, column), file, min_rows=2)
+    saved = calibrator.fit(vectors).save_pretrained(output)
+    if as_json:
+        print_json({"saved": str(saved), "recipe": name, "rows": len(vectors), "dim": calibrator.dim})
+        return
+    say(f"Fitted {escape(name)} on {len(vectors)} vectors. Saved to [bold]{escape(str(saved))}[/]. Next:")
+    say(f"  bertflow transform {escape(file)} -m {escape(str(saved))} -o calibrated.npy")
+
+
+def _show_fit(sentences: str, saved: str, model: BertFlow) -> None:
+    training = model.training
+    on_shards = "vectors" in training
     what = f"{training['fitted_vectors']} vectors" if on_shards else f"{training['sentences']} different sentences"
     adapted = "earlier_sentences" in training
-    say(f"Fitted on {what}" + (f", after {training['earlier_sentences']} earlier ones." if adapted else "."))
+    recipe = f"Fitted {model.recipe} on" if model.recipe else "Fitted on"
+    say(f"{recipe} {what}" + (f", after {training['earlier_sentences']} earlier ones." if adapted else "."))
     if adapted and training.get("best_step") == 0:
         say("The flow stayed as it was: unseen ones of these sentences would have become less likely.")
     elif adapted and training.get("validation_bits_per_dim") is not None:
@@ -159,30 +201,6 @@ def _show_fit(sentences: str, saved: str, training: dict[str, Any]) -> None:
         say(f"  bertflow transform {escape(sentences)} -m {escape(saved)} -o calibrated-vectors")
     else:
         say(f"  bertflow embed {escape(sentences)} -m {escape(saved)} -o vectors.npy")
-
-
-def _fit_on_shards(
-    folder: str, output: Path, calibrator: Calibrator, rows: str, seed: int, progress: bool
-) -> tuple[Path, dict[str, Any]]:
-    """The encoder itself is not needed, so that fitting can run where it is not: its description goes into the model."""
-    from bertflow.scale import fit_shards
-    from bertflow.storage import model_folder
-    from bertflow.storage.shards import Shards
-
-    if rows != "all" and not rows.isdigit():
-        raise InputError(f"--rows takes a number or `all`; {rows!r} was given.")
-    shards = Shards(folder)
-    number = None if rows == "all" else int(rows)
-    fitted, training = fit_shards(shards, calibrator, rows=number, random_state=seed, show_progress_bar=progress)
-    settings, arrays = fitted.get_state()
-    config = {"encoder": shards.manifest.encoder, "training": training}
-    return model_folder.save(output, {**config, "calibrator": settings, "results": [], "card": {}}, arrays), config
-
-
-def _bundle(saved: Path, device: str | None) -> None:
-    from bertflow.model import BertFlow
-
-    BertFlow.from_pretrained(saved, device=device).save_pretrained(saved, bundle_encoder=True)
 
 
 def _refuse(given: dict[str, Any], why: str) -> None:

@@ -15,7 +15,7 @@ from bertflow.cli.output import AsJson, Device, Quiet, Seed, print_json, say, st
 from bertflow.errors import InputError
 
 if TYPE_CHECKING:
-    from bertflow.demo import DemoResult
+    from bertflow.report.demo import DemoResult
 
 ModelFolder = Annotated[
     str,
@@ -34,7 +34,7 @@ def demo(
 ) -> None:
     """Fit the mini encoder on the sentences that ship inside and show what it changes: under a minute, no network."""
     progress = start(quiet)
-    from bertflow.demo import run_demo
+    from bertflow.report.demo import run_demo
 
     result = run_demo(output, random_state=seed, show_progress_bar=progress)
     if as_json:
@@ -44,8 +44,8 @@ def demo(
 
 
 def _show_demo(result: DemoResult) -> None:
-    say(f"\nA flow was fitted on {result.sentences} unlabelled sentences; the encoder stayed frozen.\n")
-    kinds = {"raw": "raw", "flow": "flow", "best": "preset best"}
+    say(f"\nTwo recipes were fitted on {result.sentences} unlabelled sentences; the encoder stayed frozen.\n")
+    kinds = {"raw": "raw", "flow": "flow", "best": "best"}
     scores = result.search
     table(
         f"Search: {scores['raw'].queries} sentences, each to find another that says nearly the same among "
@@ -158,9 +158,15 @@ def info(
         print_json(config | {"folder": str(folder), "parameters": numbers})
         return
     rows = [("folder", str(folder)), ("written by", f"bertflow {config['bertflow_version']}")]
-    rows += [row for part in ("encoder", "calibrator", "training") for row in _described(part, config.get(part, {}))]
+    rows.append(("recipe", config.get("recipe") or "of its own"))
+    parts = {f"part {i} {what}": part[what] for i, part in enumerate(config.get("parts", ()), 1) for what in part}
+    known = (
+        {name: config.get(name) for name in ("encoder", "calibrator")} | parts | {"training": config.get("training")}
+    )
+    for name, content in known.items():
+        rows += _described(name, content) if isinstance(content, dict) else [(name, str(content))] if content else []
     rows += [(f"measured on {r['dataset']}", f"{r['metric']} {r['value']}") for r in config.get("results", [])]
-    rows.append(("numbers in the calibrator", f"{numbers:,}"))
+    rows.append(("numbers in the calibrators", f"{numbers:,}"))
     table(None, ("what", "value"), [(escape(a), escape(b)) for a, b in rows])
 
 

@@ -21,6 +21,8 @@ from bertflow.errors import InputError
 if TYPE_CHECKING:
     from typing import Self
 
+    from bertflow.encoders.modules import ViewModule
+
 
 class Reading(NamedTuple):
     """What one pass through a transformer is to give.
@@ -32,6 +34,22 @@ class Reading(NamedTuple):
 
     pooling: str
     words_only: bool = False
+
+
+class TokenRows(NamedTuple):
+    """A table of token vectors: a text's vector is the weighted mean of its tokens' rows.
+
+    Args:
+        tokenizer: A ``tokenizers.Tokenizer``.
+        vectors: Of each token (tokens, d).
+        weights: Of each token (tokens,).
+        nothing: The vector of a text without tokens (d,).
+    """
+
+    tokenizer: Any
+    vectors: Matrix
+    weights: Matrix
+    nothing: Matrix
 
 
 @runtime_checkable
@@ -103,6 +121,18 @@ class View(BaseEstimator):
         """Map n texts to float32 vectors (n, d)."""
         return encode_views([self], texts, show_progress_bar=show_progress_bar)[0]
 
+    def as_module(self, pad_token_id: int) -> ViewModule:
+        """Return the fitted view as a torch module, for exports.
+
+        Args:
+            pad_token_id: The token that stands where a text has none at all.
+        """
+        raise InputError(f"{type(self).__name__} has no torch form, so it cannot be exported.")
+
+    def as_table(self) -> TokenRows | None:
+        """Return the rows whose weighted means the vectors are; None where they are nothing like that."""
+        return None
+
     def describe(self) -> dict[str, Any]:
         """Return class and settings as JSON."""
         return {"class": type(self).__name__, "params": self.get_params(deep=False), "dim": self.dim}
@@ -165,7 +195,8 @@ class Deferred:
 
     def __init__(self, described: dict[str, Any], load: Callable[[], TextEncoder]) -> None:
         self.name, self.fingerprint = str(described["name"]), str(described.get("fingerprint"))
-        self._described, self._load, self._loaded = described, load, None
+        self._described, self._load = described, load
+        self._loaded: TextEncoder | None = None
 
     def describe(self) -> dict[str, Any]:
         """Return what is needed to load it, as JSON."""

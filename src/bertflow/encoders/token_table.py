@@ -27,7 +27,8 @@ from tokenizers import Tokenizer
 from tqdm.auto import tqdm
 
 from bertflow.arrays import Matrix
-from bertflow.encoders.base import TextEncoder, View
+from bertflow.encoders.base import TokenRows, View
+from bertflow.encoders.modules import TokenMeans, surrounding
 from bertflow.encoders.pooling import LayerReader
 from bertflow.errors import InputError, ModelFolderError
 from bertflow.texts import check_sentences, word_tokens
@@ -83,7 +84,7 @@ class TokenTable(View):
         self.features = features
         self.random_state = random_state
 
-    def _bind(self, encoder: TextEncoder, show_progress_bar: bool) -> None:
+    def _bind(self, encoder: Any, show_progress_bar: bool) -> None:
         if not has_fast_tokenizer(encoder):
             raise InputError(
                 f"Vectors of single tokens need a transformer with a fast tokenizer, given by its name or folder; "
@@ -113,7 +114,7 @@ class TokenTable(View):
         self.__dict__.pop("fingerprint", None)
 
     @cached_property
-    def fingerprint(self) -> str:  # type: ignore[override]
+    def fingerprint(self) -> str:
         """Hash of the vectors, the weights and the tokenizer."""
         digest = hashlib.sha256(self.tokenizer.to_str().encode())
         for array in (self.vectors, self.weights, self.nothing):
@@ -140,6 +141,16 @@ class TokenTable(View):
         lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
         return np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(lengths.sum())), lengths
 
+    def as_table(self) -> TokenRows:
+        """Return the table."""
+        return TokenRows(self.tokenizer, self.vectors, self.weights, self.nothing)
+
+    def as_module(self, pad_token_id: int) -> TokenMeans:
+        """Return the table as a torch module; it finds a text's own tokens between the special ones."""
+        before, after = surrounding(self.tokenizer)
+        rows = torch.from_numpy(self.vectors.astype(np.float16)), torch.tensor(self.weights), torch.tensor(self.nothing)
+        return TokenMeans(*rows, before=before, after=after, padding=pad_token_id)
+
     def save(self, folder: Path) -> None:
         """Write the table and the tokenizer to ``folder``; vectors in half precision, as they will be used again."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -161,7 +172,7 @@ class TokenTable(View):
             ) from None
 
 
-def has_fast_tokenizer(encoder: object) -> bool:
+def has_fast_tokenizer(encoder: Any) -> bool:
     """Whether an encoder has tokens whose vectors can be had: a transformer with a fast tokenizer."""
     return hasattr(encoder, "encode_views") and bool(encoder.tokenizer.is_fast)
 

@@ -26,7 +26,7 @@ from bertflow.errors import InputError, TruncationWarning
 from bertflow.texts import batches_by_length as batches_by_length
 from bertflow.texts import check_sentences as check_sentences
 from bertflow.texts import word_tokens
-from bertflow.threads import compute_ahead
+from bertflow.encoders.threads import compute_ahead
 
 DEFAULT_POOLING = "first-last-avg"
 # All but cuDNN's, which compiles itself anew for every shape of batch: 60 ms each (H200, torch 2.11).

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from bertflow.arrays import Matrix
-from bertflow.encoders.base import Reading, TextEncoder, View
+from bertflow.encoders.base import Deferred, Reading, TextEncoder, View
 from bertflow.encoders.pooling import check_pooling
 from bertflow.errors import InputError
+from bertflow.texts import word_tokens
+
+if TYPE_CHECKING:
+    from bertflow.encoders.modules import ViewModule
 
 
 class Pooled(View):
@@ -33,6 +39,13 @@ class Pooled(View):
             check_pooling(self.pooling)
         self.dim = encoder.dim
 
+    def restore(self, folder: Path, described: dict[str, Any], encoder: Any) -> None:
+        """Bind to the encoder; one that is not loaded yet stays so."""
+        if not isinstance(encoder, Deferred):
+            return super().restore(folder, described, encoder)
+        self.encoder, self.dim = encoder, int(described["dim"])
+        return None
+
     @property
     def reading(self) -> Reading | None:
         """The pooling, where the encoder is a transformer."""
@@ -46,3 +59,14 @@ class Pooled(View):
         if self.reading is None:
             return self.encoder.encode(texts, show_progress_bar=show_progress_bar)
         return super().encode(texts, show_progress_bar=show_progress_bar)
+
+    def as_module(self, pad_token_id: int) -> ViewModule:
+        """Return the pooling as a torch module; for an encoder that pools by itself, what passes its vectors on."""
+        import torch
+
+        from bertflow.encoders.modules import GivenVectors, PooledTokens
+
+        if self.reading is None:
+            return GivenVectors()
+        words = torch.from_numpy(word_tokens(self.encoder.tokenizer)) if self.reading.words_only else None
+        return PooledTokens(self.reading.pooling, words)

@@ -7,26 +7,30 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
 from tqdm.auto import tqdm
 
 from bertflow.arrays import Matrix, unit_rows
-from bertflow.encoders.transformer import TextEncoder
+from bertflow.calibrators import Calibrator
+from bertflow.encoders.base import TextEncoder, View, encode_views
+from bertflow.encoders.views import Pooled
 from bertflow.errors import InputError, TruncationWarning
-from bertflow.storage.shards.manifest import Manifest, ShardsError, identity_of
+from bertflow.model import BertFlow
+from bertflow.parts import Part, identity_of, join_parts, split_columns
+from bertflow.recipes import RAW, make_parts
+from bertflow.storage.shards.manifest import Manifest, ShardsError
 from bertflow.storage.shards.ranks import Rank
 from bertflow.storage.shards.reading import Shards
 from bertflow.storage.shards.writing import ShardWriter
 from bertflow.storage.text_files import iter_sentences
-
-if TYPE_CHECKING:
-    from bertflow.calibrators import Calibrator
 
 TEXTS_AT_ONCE = 8192  # enough to sort by length, few enough for a progress bar that moves
 
@@ -35,65 +39,89 @@ Texts: TypeAlias = str | Path | Iterable[str]
 
 def write_shards(
     texts: Texts,
-    encoder: TextEncoder,
+    source: BertFlow | TextEncoder,
     folder: str | Path,
     *,
-    calibrator: Calibrator | None = None,
+    recipe: str | None = None,
+    raw: bool = False,
     normalize: bool = False,
     dtype: str = "float16",
     shard_rows: int = 50_000,
     column: str | None = None,
+    random_state: int = 0,
     rank: Rank | None = None,
     show_progress_bar: bool = False,
 ) -> Manifest:
     """Encode text of any size into a folder of shards: row i belongs to text i, blank ones too.
 
     The text is read twice: once to count and check it, so that a bad line or a changed text is found before hours of
-    work, and once to encode. Killed or stopped, the same call goes on where it was; the result is the same to the byte.
+    work, and once to encode; once more in between where a recipe's views learn from it. Killed or stopped, the same call
+    goes on where it was; the result is the same to the byte.
 
     Args:
         texts: A file as ``bertflow.storage.text_files.iter_sentences`` reads it, ``"-"`` for standard input (put aside in
             a temporary file first), or texts that can be gone through twice, such as a list.
-        encoder: The encoder.
+        source: A fitted model, for its calibrated vectors; or an encoder, for raw vectors to fit on.
         folder: Where.
-        calibrator: Applied to the vectors; None writes raw ones, to fit a calibrator on.
+        recipe: With an encoder: write what this recipe's views give, side by side; default: the encoder's own vectors.
+        raw: With a model: what its views give instead of calibrated vectors.
         normalize: Scale vectors to length one.
         dtype: ``"float16"`` or ``"float32"``.
         shard_rows: Vectors a shard: what a kill can cost.
         column: Of a table, the column with the texts.
+        random_state: Seeds the recipe's views.
         rank: This process's part of the work; default: all of it.
         show_progress_bar: Show rows, rate and time left.
 
     Returns:
         The manifest; ``Shards(folder)`` opens the vectors once every rank is done.
     """
+    model, encoder = (source, source.encoder) if isinstance(source, BertFlow) else (None, source)
+    if model and recipe:
+        raise InputError("A fitted model has its recipe; leave recipe out, or give an encoder.")
+    parts = model.parts if model else make_parts(recipe or RAW, random_state=random_state)
+    calibrated = model is not None and not raw
     with _readable_twice(texts, column) as read:
         counting = {"unit": " texts", "unit_scale": True, "leave": False, "disable": not show_progress_bar}
-        source = _identity(texts, tqdm(read(), "counting", **counting))
+        known = _identity(texts, tqdm(read(), "counting", **counting))
+        if model is None:
+            for part in parts:
+                part.view.fit(encoder, tqdm(read(), "learning", **counting), show_progress_bar=show_progress_bar)
+        views = [part.view for part in parts]
+        named = [view.describe() | {"fingerprint": view.fingerprint} for view in views]
         manifest = Manifest(
-            encoder=encoder.describe(),
-            calibrator=identity_of(calibrator),
+            encoder=views[0].encoder.describe(),
+            calibrator=identity_of(parts) if calibrated else None,
             normalized=normalize,
-            source={"name": source["name"], "sha256": source["sha256"]},
-            rows=source["rows"],
-            dim=encoder.dim if calibrator is None else int(calibrator._n_features_out),
+            source={"name": known["name"], "sha256": known["sha256"]},
+            rows=known["rows"],
+            dim=sum(part.calibrator.dim if calibrated else part.view.dim for part in parts),
             dtype=dtype,
             shard_rows=shard_rows,
+            views=named if model or recipe else [],
+            recipe=model.recipe if model else recipe,
         )
-        encode, finish = _warning_once(encoder.encode), _finisher(calibrator, normalize)
-        with ShardWriter(folder, manifest, rank, show_progress_bar=show_progress_bar) as writer:
+
+        def encode(part_of_texts: list[str]) -> Matrix:
+            found = encode_views(views, part_of_texts)
+            vectors = join_parts(parts, found) if calibrated else np.hstack(found)
+            return unit_rows(vectors) if normalize else vectors
+
+        encode_warning_once = _warning_once(encode)
+        writing: dict[str, Any] = {"write_views": partial(_write_views, views), "show_progress_bar": show_progress_bar}
+        with ShardWriter(folder, manifest, rank, **writing) as writer:
             stream, position = iter(read()), 0
             for shard in writer.missing:
                 _skip(stream, shard * shard_rows - position)
                 rows = manifest.rows_of(shard)
-                writer.write(shard, (finish(encode(part)) for part in _parts(stream, rows)))
+                writer.write(shard, (encode_warning_once(part) for part in _parts(stream, rows)))
                 position = shard * shard_rows + rows
     return manifest
 
 
 def transform_shards(
     shards: Shards,
-    calibrator: Calibrator,
+    model: BertFlow | Calibrator,
     folder: str | Path,
     *,
     normalize: bool = False,
@@ -101,11 +129,11 @@ def transform_shards(
     rank: Rank | None = None,
     show_progress_bar: bool = False,
 ) -> Manifest:
-    """Apply a calibrator to raw shards, shard by shard: resumable, in flat memory, and without the encoder.
+    """Calibrate raw shards, shard by shard: resumable, in flat memory, and without the encoder.
 
     Args:
         shards: Raw vectors.
-        calibrator: Fitted on vectors of the same encoder.
+        model: Fitted on vectors of the same views; or a calibrator, for shards of one view.
         folder: Where the calibrated shards go.
         normalize: Scale vectors to length one.
         dtype: Default: that of ``shards``.
@@ -113,26 +141,44 @@ def transform_shards(
         show_progress_bar: Show rows, rate and time left.
     """
     refuse_calibrated(shards)
-    if calibrator.n_features_in_ != shards.dim:
+    parts = model.parts if isinstance(model, BertFlow) else [_alone(model)]
+    dims = sum(part.calibrator.n_features_in_ for part in parts)
+    if dims != shards.dim:
         raise InputError(
-            f"The calibrator was fitted on {calibrator.n_features_in_} dimensions, and the shards have {shards.dim}: they do "
-            "not belong together."
+            f"The model was fitted on {dims} dimensions, and the shards have {shards.dim}: they do not belong together."
         )
     if shards.folder.resolve() == Path(folder).resolve():
         raise InputError(f"{folder} holds the raw vectors; give another folder for the calibrated ones.")
     manifest = replace(
         shards.manifest,
-        calibrator=identity_of(calibrator),
+        calibrator=identity_of(parts),
         normalized=normalize,
-        dim=int(calibrator._n_features_out),
+        dim=sum(part.calibrator.dim for part in parts),
         dtype=dtype or shards.manifest.dtype,
+        recipe=getattr(model, "recipe", None),
     )
-    finish = _finisher(calibrator, normalize)
+
+    def finish(vectors: Matrix) -> Matrix:
+        joined = join_parts(parts, split_columns(parts, vectors))
+        return unit_rows(joined) if normalize else joined
+
     with ShardWriter(folder, manifest, rank, show_progress_bar=show_progress_bar) as writer:
         for shard in writer.missing:
             start = shard * manifest.shard_rows
             writer.write(shard, map(finish, shards.blocks(start=start, stop=start + manifest.rows_of(shard))))
     return manifest
+
+
+def _alone(calibrator: Calibrator) -> Part:
+    """A calibrator as a part; its view stays without an encoder."""
+    view = Pooled()
+    view.dim = int(calibrator.n_features_in_)
+    return Part(view, calibrator)
+
+
+def _write_views(views: Sequence[View], folder: Path) -> None:
+    for i, view in enumerate(views):
+        view.save(folder / str(i))
 
 
 def refuse_calibrated(shards: Shards) -> None:
@@ -142,14 +188,6 @@ def refuse_calibrated(shards: Shards) -> None:
         raise InputError(
             f"{shards.folder} holds {what} vectors; raw ones are needed: bertflow embed --raw writes them."
         )
-
-
-def _finisher(calibrator: Calibrator | None, normalize: bool) -> Callable[[Matrix], Matrix]:
-    def finish(vectors: Matrix) -> Matrix:
-        vectors = vectors if calibrator is None else calibrator.transform(vectors)
-        return unit_rows(vectors) if normalize else vectors
-
-    return finish
 
 
 @contextmanager

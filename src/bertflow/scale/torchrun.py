@@ -23,13 +23,13 @@ from torch import distributed as processes
 
 from bertflow.arrays import Matrix, as_matrix, choose_device
 from bertflow.calibrators import Calibrator, FlowCalibrator
-from bertflow.calibrators.names import make_calibrator
 from bertflow.errors import BertflowError, InputError
 from bertflow.flows.reducer import ALONE, Reducer
+from bertflow.model import BertFlow
 from bertflow.moments import Moments
+from bertflow.recipes import calibrator_of
 from bertflow.scale.embedding import refuse_calibrated
-from bertflow.scale.fitting import SAMPLE_ROWS
-from bertflow.storage import model_folder
+from bertflow.scale.fitting import SAMPLE_ROWS, columns_of, parts_for, scale_parts
 from bertflow.storage.shards import Rank, Shards, is_shards, local_device
 
 logger = logging.getLogger("bertflow.scale.torchrun")  # not __name__, which is __main__ under torchrun
@@ -106,6 +106,36 @@ def fit(
     return fitted.fit_moments(sum_moments(moments, _dim(vectors), reducer))
 
 
+def fit_recipe(
+    shards: Shards,
+    recipe: str,
+    reducer: Reducer,
+    *,
+    rows: int | None = SAMPLE_ROWS,
+    random_state: int = 0,
+    **settings: Any,
+) -> BertFlow:
+    """Fit a recipe on raw shards together with the other processes; each gets the same model, its encoder not loaded.
+
+    Args:
+        shards: Raw vectors of the recipe's views, which all processes see.
+        recipe: Its name.
+        reducer: The processes.
+        rows: As in ``fit``.
+        random_state: Seeds the sample and the flow.
+        settings: ``device``, ``verbose`` of ``bertflow.recipes.make_parts``.
+    """
+    name, parts = parts_for(shards, recipe, random_state=random_state, **settings)
+    training: dict[str, Any] = {"vectors": len(shards), "texts_sha256": shards.manifest.source["sha256"]}
+    for part, columns in zip(parts, columns_of(shards, parts), strict=True):
+        fit(columns, part.calibrator, reducer, rows=rows, random_state=random_state)
+        history = getattr(part.calibrator, "history_", None)
+        fitted = min(rows or len(shards), len(shards)) if history else len(shards)
+        training |= {"fitted_vectors": fitted, **(history.summary() if history else {})}
+    scale_parts(parts, shards)
+    return BertFlow(parts[0].view.encoder, training=training, parts=parts, recipe=name)
+
+
 def _fit_flow(calibrator: FlowCalibrator, x: Matrix, reducer: Reducer) -> FlowCalibrator:
     """Train in float64, whatever is kept then.
 
@@ -176,8 +206,8 @@ def joined(device: str | None = None) -> Iterator[tuple[Reducer, str | None]]:
 def main(
     vectors: Annotated[Path, typer.Argument(help="Raw vectors: a folder of shards, or a .npy file (n, d).")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the model, or for the calibrator alone.")],
-    calibrator: Annotated[
-        str, typer.Option("--calibrator", "-c", help="`flow`, `flow-paper`, `whitening`, `sn`, `natsv-K`…")
+    recipe: Annotated[
+        str, typer.Option("--recipe", "-r", "--calibrator", "-c", help="`flow`, `whitening-half`, `best`…")
     ] = "flow",
     rows: Annotated[int, typer.Option(min=0, help="Rows that a flow is fitted on; 0 for all.")] = SAMPLE_ROWS,
     seed: Annotated[int, typer.Option(help="Makes the result repeatable.")] = 0,
@@ -189,15 +219,17 @@ def main(
     with joined(device) as (group, own_device):
         first = group.rank == 0
         logging.basicConfig(level=logging.INFO if first and not quiet else logging.ERROR, format="%(message)s")
-        wanted = make_calibrator(calibrator, seed)
-        if isinstance(wanted, FlowCalibrator):
-            wanted.set_params(device=own_device, verbose=first and not quiet and sys.stderr.isatty())
-        fitted = fit(data, wanted, group, rows=rows or None, random_state=seed)
+        settings: dict[str, Any] = {"rows": rows or None, "random_state": seed}
+        look: dict[str, Any] = {"device": own_device, "verbose": first and not quiet and sys.stderr.isatty()}
+        fitted: BertFlow | Calibrator
+        if isinstance(data, Shards):
+            fitted = fit_recipe(data, recipe, group, **settings, **look)
+        else:
+            fitted = fit(data, calibrator_of(recipe, random_state=seed, **look), group, **settings)
         if first:
-            _save(fitted, data, rows, output)
-            kind = type(fitted).__name__
+            fitted.save_pretrained(output)
             logger.info(
-                "%d processes fitted a %s on %d vectors; saved to %s.", group.world_size, kind, len(data), output
+                "%d processes fitted %s on %d vectors; saved to %s.", group.world_size, recipe, len(data), output
             )
 
 
@@ -209,23 +241,6 @@ def _mapped(path: Path) -> Matrix:
     if array.ndim != 2:
         raise InputError(f"{path} has shape {array.shape}; vectors have two axes (n, d).")
     return array
-
-
-def _save(calibrator: Calibrator, data: Shards | Matrix, rows: int, output: Path) -> None:
-    """Write a model, whose encoder the shards describe; of vectors from elsewhere the calibrator alone."""
-    if not isinstance(data, Shards):
-        model_folder.save_calibrator(calibrator, output)
-        return
-    settings, arrays = calibrator.get_state()
-    history = getattr(calibrator, "history_", None)
-    training = {
-        "vectors": len(data),
-        "texts_sha256": data.manifest.source["sha256"],
-        "fitted_vectors": min(rows or len(data), len(data)) if history else len(data),
-        **(history.summary() if history else {}),
-    }
-    head = {"encoder": data.manifest.encoder, "training": training, "results": [], "card": {}}
-    model_folder.save(output, head | {"calibrator": settings}, arrays)
 
 
 if __name__ == "__main__":

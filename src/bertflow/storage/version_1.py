@@ -47,7 +47,7 @@ def _joined(
     rest = both["n_features_in"] - size
     whitening = {"class": "Whitening", "params": {"shrinkage": params["shrinkage"]}}
     flow = {"class": "FlowCalibrator", "params": {key: params[key] for key in ("preset", "random_state")}}
-    parts = [
+    parts: list[dict[str, Any]] = [
         {"view": {**_TOKENS, "dim": rest}, "calibrator": _sized(whitening, rest), "folder": "encoder/static"},
         {"view": _pooled(size, words["pooling"], words["words_only"]), "calibrator": _sized(flow, size)},
     ]

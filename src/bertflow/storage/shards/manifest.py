@@ -7,25 +7,18 @@ move into the manifest.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-import numpy as np
+from typing import Any, TypeAlias
 
 from bertflow.errors import BertflowError, InputError
 from bertflow.storage.atomic import atomic_file
 from bertflow.version import __version__
 
-if TYPE_CHECKING:
-    from bertflow.calibrators import Calibrator
-
-FORMAT, FORMAT_VERSION = "bertflow-shards", 1
-MANIFEST = "manifest.json"
+FORMAT, FORMAT_VERSION = "bertflow-shards", 2
+MANIFEST, VIEWS = "manifest.json", "views"
 DTYPES = ("float16", "float32")
 
 Record: TypeAlias = dict[str, Any]  # of one shard: {"file", "rows", "sha256"}
@@ -41,13 +34,16 @@ class Manifest:
 
     Args:
         encoder: The encoder's ``describe()``.
-        calibrator: Class and sha256 of the calibrator that was applied, or None: raw vectors.
+        calibrator: Class and sha256 of the calibrators that were applied, or None: raw vectors.
         normalized: Whether the vectors were scaled to length one.
         source: The texts: their ``name``, and the sha256 over all of them in order.
         rows: Number of vectors in all shards: row i belongs to text i.
         dim: Dimensions.
         dtype: ``"float16"`` or ``"float32"``.
         shard_rows: Vectors in each shard but the last.
+        views: Of raw vectors, the views that stand side by side: each its ``describe()`` and its ``fingerprint``. What
+            they learnt lies in the folder's ``views``. None are named where the vectors are the encoder's own.
+        recipe: The recipe whose views or vectors these are, if it has a name.
     """
 
     encoder: dict[str, Any]
@@ -58,6 +54,8 @@ class Manifest:
     dim: int
     dtype: str = "float16"
     shard_rows: int = 50_000
+    views: list[dict[str, Any]] = field(default_factory=list)
+    recipe: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be written."""
@@ -87,6 +85,7 @@ class Manifest:
         """Raise unless ``wanted`` gives the very shards that this manifest of ``folder`` promises."""
         for what, mine, yours in (
             ("the encoder {}", self._encoder(), wanted._encoder()),
+            ("the views {}", self._views(), wanted._views()),
             ("the calibrator {}", self._calibrator(), wanted._calibrator()),
             ("the text {}", self._source(), wanted._source()),
             ("normalized={}", self.normalized, wanted.normalized),
@@ -101,6 +100,11 @@ class Manifest:
 
     def _encoder(self) -> str:
         return f"{self.encoder.get('name')!r} (fingerprint {self.encoder.get('fingerprint')}, {self.dim} dimensions)"
+
+    def _views(self) -> str:
+        return (
+            ", ".join(f"{view['class']} ({view['fingerprint'][:12]})" for view in self.views) or "of the encoder itself"
+        )
 
     def _calibrator(self) -> str:
         return f"{self.calibrator['class']} ({self.calibrator['sha256'][:12]})" if self.calibrator else "none"
@@ -127,9 +131,10 @@ def read_manifest(folder: Path) -> tuple[Manifest, dict[int, Record]]:
             f"to {FORMAT_VERSION}. Run  pip install --upgrade bertflow"
         )
     try:
-        manifest = Manifest(**{name: content[name] for name in Manifest.__dataclass_fields__})
+        known = {"views": [], "recipe": None} | content  # version 1 had none
+        manifest = Manifest(**{name: known[name] for name in Manifest.__dataclass_fields__})
     except (KeyError, TypeError) as error:
-        raise ShardsError(f"{folder / MANIFEST} is damaged ({error} is missing): embed anew.") from None
+        raise ShardsError(f"{folder / MANIFEST} is damaged ({error} is missing): embed the text again.") from None
     return manifest, dict(enumerate(content.get("shards", []))) | {i: record for i, record in beside.items() if record}
 
 
@@ -144,27 +149,6 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write JSON, whole or not at all."""
     with atomic_file(path) as temporary:
         temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-
-
-def checksum(path: Path) -> str:
-    """Return the sha256 of a file, read in pieces."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        for piece in iter(partial(file.read, 1 << 20), b""):
-            digest.update(piece)
-    return digest.hexdigest()
-
-
-def identity_of(calibrator: Calibrator | None) -> dict[str, str] | None:
-    """Return class and sha256 of a fitted calibrator; equal ones give equal vectors."""
-    if calibrator is None:
-        return None
-    settings, arrays = calibrator.get_state()
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
-    for name, array in sorted(arrays.items()):
-        digest.update(f"{name} {array.dtype} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return {"class": settings["class"], "sha256": digest.hexdigest()}
 
 
 def listed(shards: list[int]) -> str:

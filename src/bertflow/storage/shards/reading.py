@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import numpy as np
 
 from bertflow.arrays import Matrix
 from bertflow.errors import InputError
-from bertflow.storage.shards.manifest import Record, ShardsError, checksum, listed, read_manifest
+from bertflow.storage.checksums import checksum
+from bertflow.storage.shards.manifest import VIEWS, Record, ShardsError, listed, read_manifest
 
 BLOCK_ROWS = 8192
 RUN_ROWS = 1024  # rows that stay neighbours on disk in a shuffled pass: reading them one by one would take hours
@@ -46,13 +48,25 @@ class Shards:
                 "Run the same command again, every rank of it; what is there is kept."
             )
         self.records: list[Record] = [records[i] for i in range(self.manifest.count)]
+        self._columns = slice(None)
         for i in range(self.manifest.count):
             self._array(i)  # truncated or lost ones are found at once, altered ones by verify()
 
     @property
     def dim(self) -> int:
         """Dimensions."""
-        return self.manifest.dim
+        return len(range(self.manifest.dim)[self._columns])
+
+    @property
+    def views(self) -> Path:
+        """The folder of what the views learnt."""
+        return self.folder / VIEWS
+
+    def columns(self, start: int, stop: int) -> Shards:
+        """Return the same rows with the dimensions from ``start`` up to ``stop`` only, such as those of one view."""
+        part = copy(self)
+        part._columns = slice(start, stop)
+        return part
 
     def __len__(self) -> int:
         return self.manifest.rows
@@ -118,14 +132,14 @@ class Shards:
         if bad:
             raise ShardsError(
                 f"{self.folder}: shard(s) {listed(bad)} differ from their checksum: run the command that wrote them again, "
-                "and they are written anew."
+                "and they are written again."
             )
 
     def _path(self, i: int) -> Path:
         return self.folder / self.manifest.file_of(i)
 
     def _array(self, i: int) -> Any:
-        wanted = (self.manifest.rows_of(i), self.dim), np.dtype(self.manifest.dtype)
+        wanted = (self.manifest.rows_of(i), self.manifest.dim), np.dtype(self.manifest.dtype)
         try:
             array = np.load(self._path(i), mmap_mode="r")
             found, problem = (array.shape, array.dtype), f"it holds {array.dtype} of shape {array.shape}"
@@ -133,6 +147,6 @@ class Shards:
             found, problem = None, str(error)
         if found != wanted:
             raise ShardsError(
-                f"{self._path(i)} is lost or damaged ({problem}): run the command that wrote it again, and it is written anew."
+                f"{self._path(i)} is lost or damaged ({problem}): run the command that wrote it again, and it is written again."
             )
-        return array
+        return array[:, self._columns]

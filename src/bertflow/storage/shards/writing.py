@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -17,12 +17,13 @@ from tqdm.auto import tqdm
 
 from bertflow.arrays import Matrix
 from bertflow.errors import BertflowError, InputError
-from bertflow.storage.atomic import atomic_file
+from bertflow.storage.atomic import atomic_file, atomic_folder
+from bertflow.storage.checksums import checksum
 from bertflow.storage.shards.lock import locked
 from bertflow.storage.shards.manifest import (
+    VIEWS,
     Manifest,
     ShardsError,
-    checksum,
     is_shards,
     listed,
     read_manifest,
@@ -44,6 +45,7 @@ class ShardWriter:
         folder: Where; made if it is not there.
         manifest: What the shards have in common.
         rank: Which shards are this process's: shard i belongs to rank i % world size.
+        write_views: Writes what the views learnt into the folder it is given.
         show_progress_bar: Show rows, rate and time left; otherwise they are logged after each shard.
 
     Example:
@@ -53,9 +55,16 @@ class ShardWriter:
     """
 
     def __init__(
-        self, folder: str | Path, manifest: Manifest, rank: Rank | None = None, *, show_progress_bar: bool = False
+        self,
+        folder: str | Path,
+        manifest: Manifest,
+        rank: Rank | None = None,
+        *,
+        write_views: Callable[[Path], None] | None = None,
+        show_progress_bar: bool = False,
     ) -> None:
         self.folder, self.manifest, self.rank = Path(folder), manifest, rank or Rank()
+        self._write_views = write_views
         self.missing: list[int] = []
         self._show = show_progress_bar
         self._rows = 0  # of this rank that are there
@@ -132,7 +141,10 @@ class ShardWriter:
         """Go on with what was begun here, or refuse if that was something else."""
         if is_shards(self.folder):
             read_manifest(self.folder)[0].refuse_other(self.manifest, self.folder)
-        else:
+        if self._write_views and not (self.folder / VIEWS).is_dir():
+            with atomic_folder(self.folder / VIEWS) as temporary:
+                self._write_views(temporary)
+        if not is_shards(self.folder):
             write_manifest(self.folder, self.manifest)
 
     def _sweep(self) -> None:
