@@ -1,6 +1,7 @@
 import copy
 import json
 import os
+import shutil
 import subprocess
 import sys
 from multiprocessing.reduction import ForkingPickler
@@ -21,14 +22,16 @@ from bertflow import (
     InputError,
     MissingExtraError,
     ModelFolderError,
+    Part,
+    Pooled,
     Standardize,
+    TokenTable,
     Whitening,
 )
 from bertflow.calibrators.base import Calibrator
-from bertflow.calibrators.names import make_calibrator
 from bertflow.data import sample_sentences
-from bertflow.encoders.joined import calibrator_for, distill
 from bertflow.encoders.pretrained import quiet_transformers
+from bertflow.recipes import make_parts
 
 st = pytest.importorskip("sentence_transformers", reason="pip install 'bertflow[sentence-transformers]'")
 
@@ -40,7 +43,8 @@ from bertflow.integrations.sentence_transformers import (  # noqa: E402
     to_sentence_transformer,
 )
 
-AFFINE = ["none", "sn", "natsv-2", "sn+natsv-2", "whitening", "whitening-5"]
+OLD = Path(__file__).parents[1] / "fixtures" / "version-0.1"
+AFFINE = ["raw", "sn", "natsv-2", "sn+natsv-2", "whitening", "whitening-5"]
 TEXTS = ["the cat sat on the mat", "a red house", "", " a bird sings  and then", "tea " * 90, "zebra ünïcode 😀"]
 
 
@@ -73,7 +77,7 @@ def stock(tiny_bert):
 
 
 def make(name: str) -> Calibrator:
-    calibrator = make_calibrator(name)
+    calibrator = make_parts(name)[0].calibrator
     return calibrator.set_params(epochs=1, device="cpu") if name == "flow" else calibrator
 
 
@@ -122,7 +126,7 @@ def test_every_pooling_is_made_of_stock_modules(tiny_bert, sentences, tmp_path, 
     assert all(kind.startswith("sentence_transformers.") for kind in types)
     card = (tmp_path / "model" / "README.md").read_text()
     assert "trust_remote_code" not in card
-    assert ("Encode in one process" in card) == pooling.endswith("avg")
+    assert ("Encode in one process" in card) == (len(POOLINGS[pooling].layers) > 1)
     np.testing.assert_allclose(load(tmp_path / "model").encode(TEXTS), encoded(model), atol=1e-5)
 
 
@@ -426,8 +430,9 @@ def test_word_vectors_are_refused(tmp_path):
         to_sentence_transformer(model)
 
 
-def test_the_preset_static_is_a_stock_table(tiny_bert, sentences, tmp_path):
-    model = BertFlow.fit(sentences, tiny_bert, preset="static", device="cpu")
+@pytest.mark.parametrize("recipe", ["static", "static-5"])
+def test_a_table_of_tokens_is_a_stock_one(tiny_bert, sentences, tmp_path, recipe):
+    model = BertFlow.fit(sentences, tiny_bert, recipe=recipe, device="cpu")
     to_sentence_transformer(model).save_pretrained(str(tmp_path))
     types = [module["type"].rpartition(".")[2] for module in json.loads((tmp_path / "modules.json").read_text())]
     assert types == ["StaticEmbedding", "Normalize"]
@@ -437,38 +442,82 @@ def test_the_preset_static_is_a_stock_table(tiny_bert, sentences, tmp_path):
     assert not load(tmp_path).encode("").any()
 
 
+def parts(name: str) -> list[Part]:
+    """Models of several views, or of one that stock modules do not know."""
+    flow = FlowCalibrator(epochs=1, random_state=0, device="cpu")
+    words = Pooled("first-last-avg", words_only=True)
+    return {
+        "best of 0.1": [Part(TokenTable(), Whitening(shrinkage=0.5)), Part(words, flow)],
+        "affine": [Part(TokenTable(), Whitening(8, alpha=0.75), weight=None), Part(words, Whitening(alpha=0.5))],
+        "poolings": [Part(Pooled("cls"), Standardize()), Part(Pooled("last2avg"), Whitening(4)), Part(words, flow)],
+        "last layer": [Part(TokenTable(), Identity()), Part(Pooled("mean", words_only=True), Identity())],
+        "words alone": [Part(words, Standardize())],
+        "table with a flow": [Part(TokenTable(32), flow)],
+    }[name]
+
+
 @pytest.mark.parametrize("family", ["bert", "gpt2"])
-def test_the_preset_best_encodes_the_same(tiny, family, sentences, tmp_path):
+@pytest.mark.parametrize(
+    "name", ["best of 0.1", "affine", "poolings", "last layer", "words alone", "table with a flow"]
+)
+def test_parts_side_by_side_encode_the_same(tiny, family, name, sentences, tmp_path):
     sentences = [" ".join(text.split()[:4]) for text in sentences]  # few enough tokens for all of them
-    model = BertFlow.fit(sentences, tiny(family), preset="best", device="cpu")
+    model = BertFlow.fit(sentences, tiny(family), parts=parts(name), device="cpu")
     exported = to_sentence_transformer(model)
     texts = ["the cat, red and blue!", "tea", "?!", *sentences[:50]]
     if family != "gpt2":  # which has no token at all for an empty text
         texts.append("")
     expected = model.encode(texts)
-    np.testing.assert_allclose(exported.encode(texts), expected, atol=1e-4)
+    np.testing.assert_allclose(exported.encode(texts), expected, atol=1e-5 * max(1, np.abs(expected).max()))
     assert exported.get_embedding_dimension() == model.dim
     exported.save_pretrained(str(tmp_path))
-    assert "trust_remote_code=True" in (tmp_path / "README.md").read_text()
+    card = (tmp_path / "README.md").read_text()
+    assert "trust_remote_code=True" in card
+    assert " beside ".join(type(part.calibrator).__name__ for part in model.parts) in card
     again = load(tmp_path, trust_remote_code=True)
     np.testing.assert_array_equal(again.encode(texts), exported.encode(texts))
-    again.half()
-    dtypes = {name: tensor.dtype for name, tensor in again[-1].state_dict().items()}
-    assert dtypes == {name: tensor.dtype for name, tensor in exported[-1].state_dict().items()}
-    assert dtypes["matrix"] == torch.float32
+    before = {key: value.clone() for key, value in exported[-1].state_dict().items()}
+    for key, value in again.half()[-1].state_dict().items():
+        assert torch.equal(value, before[key])
 
 
-def test_best_over_other_poolings_than_means_is_refused(tiny_bert, sentences):
-    encoder = distill("best", Encoder(tiny_bert, "cls", device="cpu"), sentences)
-    model = BertFlow(encoder, calibrator_for(encoder, random_state=0).fit(encoder.encode(sentences)))
-    with pytest.raises(InputError, match="pooled by 'cls' in this model; only means"):
-        to_sentence_transformer(model)
+def test_a_model_of_several_parts_in_a_pool_of_processes(tiny_bert, sentences):
+    exported = to_sentence_transformer(BertFlow.fit(sentences, tiny_bert, parts=parts("poolings"), device="cpu"))
+    expected = exported.encode(TEXTS)
+    arrived = ForkingPickler.loads(ForkingPickler.dumps(exported.to("cpu")))
+    np.testing.assert_array_equal(arrived.encode(TEXTS), expected)
 
 
-def test_best_over_all_tokens_encodes_the_same(tiny_bert, sentences):
-    encoder = distill("best", Encoder(tiny_bert, "mean", device="cpu"), sentences)
-    model = BertFlow(encoder, calibrator_for(encoder, random_state=0).fit(encoder.encode(sentences)))
-    np.testing.assert_allclose(to_sentence_transformer(model).encode(sentences), model.encode(sentences), atol=1e-4)
+def test_several_parts_on_a_sentence_transformer(stock, sentences, tmp_path):
+    model = BertFlow.fit(sentences, stock, parts=[Part(Pooled(), Standardize()), Part(Pooled(), Whitening(3))])
+    exported = to_sentence_transformer(model)
+    np.testing.assert_allclose(exported.encode(TEXTS), model.encode(TEXTS), atol=1e-5)
+    exported.save_pretrained(str(tmp_path))
+    np.testing.assert_array_equal(load(tmp_path, trust_remote_code=True).encode(TEXTS), exported.encode(TEXTS))
+    with pytest.raises(InputError, match=r"has 2 parts, and one calibrator is attached: to_sentence_transformer"):
+        attach(stock, model)
+
+
+def test_a_static_model_is_exported_without_its_encoder(tiny_bert, sentences, tmp_path):
+    copied = shutil.copytree(tiny_bert, tmp_path / "bert")
+    model = BertFlow.fit(sentences, copied, recipe="static", device="cpu")
+    model.save_pretrained(tmp_path / "model")
+    shutil.rmtree(copied)
+    exported = to_sentence_transformer(BertFlow.from_pretrained(tmp_path / "model", device="cpu"))
+    np.testing.assert_allclose(
+        exported.encode(sentences[:9]), model.encode(sentences[:9], normalize_embeddings=True), atol=1e-5
+    )
+
+
+def test_best_that_version_0_1_exported_still_loads(tmp_path):
+    texts = json.loads((OLD / "texts.json").read_text())
+    expected = np.load(OLD / "vectors.npz")["best"]
+    old = load(OLD / "best-as-sentence-transformer", trust_remote_code=True)
+    np.testing.assert_allclose(old.encode(texts), expected, atol=1e-5)
+    old.save_pretrained(str(tmp_path))
+    np.testing.assert_array_equal(load(tmp_path, trust_remote_code=True).encode(texts), old.encode(texts))
+    now = to_sentence_transformer(BertFlow.from_pretrained(OLD / "best", device="cpu"))
+    np.testing.assert_allclose(now.encode(texts), expected, atol=1e-5)
 
 
 def test_an_encoder_that_stock_modules_cannot_express_is_refused(encoder, vectors, monkeypatch):
@@ -482,7 +531,7 @@ def test_an_encoder_that_stock_modules_cannot_express_is_refused(encoder, vector
 def test_a_folder_without_our_files_is_refused(tiny_flow, tmp_path, name):
     to_sentence_transformer(tiny_flow).save_pretrained(str(tmp_path))
     (tmp_path / "3_FlowModule" / name).unlink()
-    with pytest.raises(ModelFolderError, match=f"3_FlowModule has no {name}, so there is no flow"):
+    with pytest.raises(ModelFolderError, match=f"3_FlowModule has no {name}, so there is no FlowModule"):
         load(tmp_path, trust_remote_code=True)
 
 
