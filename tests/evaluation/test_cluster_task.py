@@ -4,6 +4,7 @@ from sklearn.metrics import v_measure_score
 
 from bertflow.errors import InputError
 from bertflow.evaluation import ClusterTask
+from bertflow.evaluation.bootstrap import resampled
 from bertflow.evaluation.tasks.clusters import _v_measure
 
 
@@ -47,3 +48,16 @@ def test_the_length_of_vectors_does_not_matter():
 def test_labels_and_texts_must_match():
     with pytest.raises(InputError, match="each text needs a label"):
         ClusterTask("made", ["a", "b"], ["one"])
+
+
+def test_the_interval_is_as_wide_as_scores_of_other_texts_are_spread():
+    """Fixed clusters of an endless population; each sample's bootstrap against the spread over samples."""
+    rng = np.random.default_rng(0)
+    scores, spreads = [], []
+    for _ in range(60):
+        labels = rng.integers(12, size=300)
+        clusters = np.where(rng.random(300) < 0.6, labels, rng.integers(12, size=300))
+        measure = _v_measure(labels, clusters)
+        scores.append(measure(np.ones((1, 300)))[0])
+        spreads.append(resampled(measure, 300, 100, 0).std())
+    assert np.mean(spreads) == pytest.approx(np.std(scores), rel=0.3)

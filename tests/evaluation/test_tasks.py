@@ -60,8 +60,7 @@ def test_every_kind_scores_good_vectors_above_bad_ones_and_says_how_sure(kind):
     good, bad = (task.score(encoder(noise), resamples=200) for noise in (0.1, 2))
     assert 0 <= bad.value < good.value <= 100
     for score in (good, bad):
-        assert score.low <= score.value + 1e-9
-        assert score.value <= score.high + 15  # resampled texts repeat, which lifts a V-measure of poor clusters
+        assert score.low <= score.value <= score.high
         assert (score.metric, score.setting) == (task.metric, "all")
         assert score.size == {"pairs": 80, "queries": 4, "texts": 80}[score.unit]
         assert score.units.shape[-1] == score.size

@@ -60,10 +60,8 @@ def weighted_statistic(metric: Metric, similarity: Vector, gold: Vector) -> Stat
     return lambda counts: _correlation(counts, rank_similarity(counts), rank_gold(counts))
 
 
-def resampled(statistic: Statistic, n: int, resamples: int, seed: int) -> Vector | None:
-    """Compute a statistic of n units for each resample, (resamples,); None where no resamples are asked for."""
-    if resamples < 1:
-        return None
+def resampled(statistic: Statistic, n: int, resamples: int, seed: int) -> Vector:
+    """Compute a statistic of n units for each resample, (resamples,)."""
     return np.concatenate([statistic(counts) for counts in resample(n, resamples, np.random.default_rng(seed))])
 
 

@@ -78,24 +78,30 @@ class ClusterTask(Task):
         return self
 
     def score(self, encode: Encode, *, resamples: int = 1000, seed: int = 0, confidence: float = 0.95) -> Score:
-        """Cluster unit vectors and judge the clusters; the resamples are of texts, their clusters staying as they are."""
+        """Cluster unit vectors and judge the clusters.
+
+        The resamples are of texts, whose clusters stay as they are, and of KMeans' runs: their luck is part of the interval.
+        """
         vectors = unit_rows(encode_once(encode, self.texts)(self.texts))
         labels = np.unique(np.asarray(self.labels), return_inverse=True)[1].ravel()
         found = np.array([_clusters(vectors, int(labels.max()) + 1, kmeans_seed) for kmeans_seed in self.seeds])
         measures = [_v_measure(labels, clusters) for clusters in found]
-
-        def mean(counts: Vector) -> Vector:
-            return 100 * np.mean([measure(counts) for measure in measures], axis=0)
-
+        values = np.array([100 * float(measure(np.ones((1, len(labels))))[0]) for measure in measures])
+        draws = None
+        if resamples > 0:
+            each = np.array([100 * resampled(measure, len(labels), resamples, seed) for measure in measures])
+            each += (values - each.mean(axis=1))[:, None]  # repeated texts lift a V-measure by points
+            runs = np.random.default_rng(seed).multinomial(len(each), np.full(len(each), 1 / len(each)), resamples)
+            draws = np.einsum("bs,sb->b", runs / len(each), each)
         return Score(
-            float(mean(np.ones((1, len(labels))))[0]),
+            float(values.mean()),
             setting="all",
             metric=self.metric,
             size=len(labels),
             per_subset={},
             unit="texts",
             units=found,
-            **with_interval(resampled(mean, len(labels), resamples, seed), confidence),
+            **with_interval(draws, confidence),
         )
 
 

@@ -92,7 +92,9 @@ class SearchTask(Task):
         """Search by cosine and judge what comes first; the resamples are of queries."""
         found = self._metrics(encode)
         units = 100 * found[self.metric]
-        draws = resampled(lambda counts: counts @ units / len(units), len(units), resamples, seed)
+        draws = (
+            resampled(lambda counts: counts @ units / len(units), len(units), resamples, seed) if resamples else None
+        )
         return Score(
             float(units.mean()),
             setting="all",
