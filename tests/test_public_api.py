@@ -106,7 +106,7 @@ def test_no_room_needs_transformers_before_it_is_used():
 import bertflow
 for name in bertflow.__all__:
     getattr(bertflow, name)
-import bertflow.evaluation, bertflow.storage.model_folder, bertflow.demo
+import bertflow.evaluation, bertflow.storage.model_folder, bertflow.report.demo
 print(sorted({"transformers", "sentence_transformers"} & set(sys.modules)))
 """
     assert run(code) == "[]"

@@ -19,7 +19,7 @@ def corpus(tmp_path_factory):
 
 
 def test_analyze_shows_tables_and_how_to_read_them(run, corpus):
-    code, out, err = run("analyze", corpus, "--quiet")
+    code, out, err = run("analyze", corpus, "--recipe", "flow", "--quiet")
     assert code == 0, err
     assert err == ""
     for part in (
@@ -46,7 +46,7 @@ def test_analyze_for_machines_with_pairs_and_counts(run, corpus, tmp_path):
         tmp_path / "pairs.tsv",
         "--counts",
         tmp_path / "counts.txt",
-        "-c",
+        "-r",
         "whitening",
         "--pooling",
         "mean",
@@ -72,7 +72,7 @@ def test_outliers_are_named_by_their_line(run, corpus):
 
 def test_a_saved_model_is_used_as_it_is(run, corpus, tmp_path):
     folder = tmp_path / "model"
-    BertFlow.fit(sample_sentences()[::30], encoder="mini").save_pretrained(folder)
+    BertFlow.fit(sample_sentences()[::30], encoder="mini", recipe="flow").save_pretrained(folder)
     code, out, err = run("analyze", corpus, "--model", folder, "--json", "-q")
     assert code == 0, err
     assert json.loads(out)["least_likely"][0]["text"] == GARBAGE
@@ -86,7 +86,7 @@ def test_a_saved_model_is_used_as_it_is(run, corpus, tmp_path):
     ("args", "sentence"),
     [
         (("analyze", "no-such-file.txt"), "no-such-file.txt"),
-        (("analyze", "CORPUS", "-c", "magic"), "Unknown calibrator"),
+        (("analyze", "CORPUS", "-r", "magic"), "Unknown recipe"),
         (("analyze", "CORPUS", "--pooling", "sum"), "Unknown pooling"),
         (("analyze", "CORPUS", "--counts", "absent.txt"), "absent.txt"),
         (("analyze", "CORPUS", "--pairs", "absent.tsv"), "absent.tsv"),

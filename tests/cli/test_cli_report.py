@@ -21,7 +21,7 @@ def test_report_with_pairs_and_figures(run, corpus, tmp_path):
     pairs.write_text("sentence1\tsentence2\tscore\n" + "\n".join(rows) + "\n", encoding="utf-8")
     page, folder = tmp_path / "made" / "r.html", tmp_path / "figures"
     code, out, err = run(
-        "report", corpus, "--pairs", pairs, "-o", page, "--figures", folder, "-c", "whitening", "-q", "--json"
+        "report", corpus, "--pairs", pairs, "-o", page, "--figures", folder, "-r", "whitening", "-q", "--json"
     )
     assert (code, err) == (0, "")
     result = json.loads(out)
@@ -38,7 +38,7 @@ def test_report_without_pairs_gives_the_command_that_finds_out(run, corpus, tmp_
     code, out, err = run("report", corpus, "-o", tmp_path / "r.html", "--title", "Mine", "-q")
     assert (code, err) == (0, "")
     assert "not proven" in out
-    assert f"bertflow report '{corpus}' --encoder mini --pooling first-last-avg --pairs your-pairs.tsv" in out
+    assert f"bertflow report '{corpus}' --encoder mini --pooling first-last-avg --recipe" in out
     assert str(tmp_path / "r.html") in out
     assert "<h1>Mine</h1>" in (tmp_path / "r.html").read_text(encoding="utf-8")
 
@@ -48,7 +48,7 @@ def test_report_without_pairs_gives_the_command_that_finds_out(run, corpus, tmp_
     [
         (("CORPUS", "-o", "r.txt"), "ends in .html"),
         (("nowhere.txt",), "nowhere.txt"),
-        (("CORPUS", "--calibrator", "magic"), "Unknown calibrator"),
+        (("CORPUS", "--recipe", "magic"), "Unknown recipe"),
         (("CORPUS", "--pairs", "nothing.tsv"), "nothing.tsv"),
     ],
 )

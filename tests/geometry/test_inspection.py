@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers
 
-from bertflow import BertFlow, Encoder, FlowCalibrator, Whitening, analyze, find_outliers
+from bertflow import BertFlow, Encoder, FlowCalibrator, analyze, find_outliers
 from bertflow.data import mini_folder, sample_pairs, sample_sentences
 from bertflow.encoders.pretrained import quiet_transformers
 from bertflow.errors import InputError
@@ -36,7 +36,7 @@ def pairs():
 @pytest.fixture(scope="module")
 def analysis(mini, corpus, pairs):
     pytest.importorskip("rapidfuzz", reason="edit distance needs pip install 'bertflow[evaluation]'")
-    return analyze([*corpus, corpus[0]], mini, pairs=pairs)
+    return analyze([*corpus, corpus[0]], mini, recipe="flow", pairs=pairs)
 
 
 def test_the_flow_makes_the_space_isotropic(analysis, corpus):
@@ -67,7 +67,7 @@ def test_frequency_density_and_pairs_are_there(analysis, corpus, pairs):
 def test_an_analysis_is_plain_and_repeatable(analysis, mini, corpus, pairs):
     text = json.dumps(analysis.to_dict(), allow_nan=False)
     assert json.loads(text)["settings"]["encoder"] == "mini"
-    again = analyze(corpus, mini, pairs=pairs)
+    again = analyze(corpus, mini, recipe="flow", pairs=pairs)
     assert json.dumps(again.to_dict()) == text
 
 
@@ -86,12 +86,12 @@ def test_a_saved_or_given_model_is_not_fitted_again(small_model, sentences):
 
 
 def test_what_is_missing_is_said(tiny_bert, sentences):
-    found = analyze(sentences, Encoder(tiny_bert, device="cpu"), calibrator=Whitening())
+    found = analyze(sentences, Encoder(tiny_bert, device="cpu"), recipe="whitening")
     assert found.logits is found.density is found.pairs is None
     assert found.least_likely == ()
-    assert found.settings["calibrator"] == "Whitening"
+    assert found.settings["recipe"] == "whitening"
     notes = " ".join(found.notes)
-    for part in ("masked-language-model head", "Whitening is not a density", "give pairs"):
+    for part in ("masked-language-model head", "whitening is not a density", "give pairs"):
         assert part in notes
     assert len(readable_tables(found)) == 5
 
@@ -102,7 +102,7 @@ def test_an_encoder_without_tokens(tmp_path):
     path = tmp_path / "vectors.txt"
     path.write_text("".join(f"{word} {' '.join(f'{x:.3f}' for x in rng.normal(size=8))}\n" for word in words))
     texts = [" ".join(rng.choice(words, 4)) for _ in range(60)]
-    found = analyze(texts, path, calibrator="whitening")
+    found = analyze(texts, path, recipe="whitening")
     assert found.words is found.frequency is found.logits is None
     assert "no token embeddings" in found.notes[0]
     assert len(readable_tables(found)) == 3
@@ -111,8 +111,8 @@ def test_an_encoder_without_tokens(tmp_path):
 def test_a_space_needs_sentences(mini):
     with pytest.raises(InputError, match="different sentence"):
         analyze(["One.", "One."], mini)
-    with pytest.raises(InputError, match="Unknown calibrator"):
-        analyze(["One.", "Two.", "Three."], mini, calibrator="magic")
+    with pytest.raises(InputError, match="Unknown recipe"):
+        analyze(["One.", "Two.", "Three."], mini, recipe="magic")
 
 
 def test_mini_knows_how_often_its_tokens_were_trained_on():
@@ -163,7 +163,7 @@ def test_an_encoder_may_bring_its_token_counts(tiny_bert, tmp_path):
 
 def test_a_sentence_transformer_has_tokens_too(tiny_bert):
     library = pytest.importorskip("sentence_transformers", reason="needs pip install 'bertflow[sentence-transformers]'")
-    from bertflow.encoders.transformer import as_encoder
+    from bertflow.encoders.choosing import as_encoder
 
     with quiet_transformers():
         encoder = as_encoder(library.SentenceTransformer(str(tiny_bert), device="cpu"))
@@ -226,7 +226,7 @@ def test_garbage_comes_up_first(mini, corpus):
 
 
 def test_a_model_scores_what_it_has_not_seen(mini, corpus):
-    model = BertFlow.fit(corpus, mini)
+    model = BertFlow.fit(corpus, mini, recipe="flow")
     found = find_outliers([*corpus[:20], GARBAGE[0]], model=model, top=1)
     assert found.folds == 0
     assert found.entries[0].text == GARBAGE[0]
@@ -268,7 +268,7 @@ def test_too_little_to_look_for_outliers(mini, texts, options, message):
 
 
 def test_outliers_need_a_density(tiny_bert, sentences):
-    model = BertFlow.fit(sentences, Encoder(tiny_bert, device="cpu"), calibrator=Whitening())
+    model = BertFlow.fit(sentences, Encoder(tiny_bert, device="cpu"), recipe="whitening")
     with pytest.raises(InputError, match="Whitening is not a density"):
         find_outliers(sentences, model=model)
 

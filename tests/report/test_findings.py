@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bertflow import InputError, Whitening, write_report
+from bertflow import Encoder, InputError, write_report
 from bertflow.evaluation import Comparison, PairSet, PairTask
 from bertflow.geometry import BeforeAfter, make_spaces
 from bertflow.report import Origin, gather, report_spaces
@@ -41,19 +41,22 @@ def test_a_large_corpus_is_sampled_and_says_so(tiny_spaces):
     assert found.total == len(tiny_spaces.sentences)
 
 
-def test_without_a_density_colour_is_nearness(tiny_spaces):
-    whitened = replace(tiny_spaces, calibrator=Whitening().fit(tiny_spaces.before))
+@pytest.fixture(scope="module")
+def whitened(tiny_bert, tiny_spaces):
+    return make_spaces(tiny_spaces.sentences, Encoder(tiny_bert, device="cpu"), recipe="whitening")
+
+
+def test_without_a_density_colour_is_nearness(whitened):
     assert "nearest" in sentence_map(whitened).shade
 
 
-def test_words_get_a_calibrator_of_their_own(tiny_spaces):
-    whitened = replace(tiny_spaces, calibrator=Whitening().fit(tiny_spaces.before))
+def test_words_get_a_calibrator_of_their_own(tiny_spaces, whitened):
     found = word_space(whitened)
     words = Counter(word for text in tiny_spaces.sentences for word in text.split())
     assert words[found.map.labels[0]] == found.map.values[0], "no word of the tiny models is cut into pieces"
     assert (np.diff(found.map.values) <= 0).all(), "the most frequent first"
     assert found.counts == "this corpus"
-    fitted = whitened.calibrator.transform(whitened.before)
+    fitted = whitened.after
     assert found.map.after.shape == (len(found.map.labels), 2)
     assert not np.allclose(found.map.after[:2], fitted[:2, :2])
 
@@ -204,8 +207,10 @@ def test_what_cannot_work_is_refused_before_any_work(options, sentence):
 
 def test_half_a_surrogate_pair_does_not_stop_the_report(small_model, sentences, tmp_path):
     spaces = make_spaces(sentences, model=small_model)
-    reader = SimpleNamespace(name="one that takes any text")  # no tokenizer does
-    broken = replace(spaces, sentences=[*spaces.sentences[:-1], "half \ud83d of it"], encoder=reader)
+    reader = SimpleNamespace(name="one that takes any text", parts=spaces.model.parts)  # no tokenizer does
+    reader.encoder, reader.dim, reader.recipe = reader, spaces.model.dim, None
+    reader.score_samples = lambda texts: spaces.after[:, 0]
+    broken = replace(spaces, sentences=[*spaces.sentences[:-1], "half \ud83d of it"], model=reader)
     report = report_spaces(broken, tmp_path / "r.html")
     assert "half ? of it" in (tmp_path / "r.html").read_text(encoding="utf-8")
     assert report.size == (tmp_path / "r.html").stat().st_size

@@ -8,7 +8,19 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from bertflow.cli.output import AsJson, Device, EncoderName, PoolingName, Quiet, Seed, print_json, say, start, table
+from bertflow.cli.output import (
+    AsJson,
+    Device,
+    EncoderName,
+    PoolingName,
+    Quiet,
+    Seed,
+    print_json,
+    say,
+    start,
+    table,
+)
+from bertflow.cli.recipes import RecipeName
 
 Text = Annotated[str, typer.Argument(help="Your sentences: .txt (one a line), .jsonl, .csv, .tsv, .parquet, or `-`.")]
 Column = Annotated[
@@ -16,7 +28,7 @@ Column = Annotated[
 ]
 Model = Annotated[
     str | None,
-    typer.Option("--model", "-m", help="A saved model instead of encoder and calibrator.", show_default=False),
+    typer.Option("--model", "-m", help="A saved model instead of encoder and recipe.", show_default=False),
 ]
 
 
@@ -24,10 +36,7 @@ def analyze(
     sentences: Text,
     encoder: EncoderName = "mini",
     pooling: PoolingName = None,
-    calibrator: Annotated[
-        str,
-        typer.Option("--calibrator", "-c", help="`flow`, `flow-paper`, `whitening`, `whitening-K`, `sn`, `natsv-K`…"),
-    ] = "flow",
+    recipe: RecipeName = None,
     model: Model = None,
     pairs: Annotated[
         Path | None,
@@ -62,7 +71,7 @@ def analyze(
         texts,
         encoder,
         pooling,
-        calibrator,
+        recipe,
         model=BertFlow.from_pretrained(model, device=device) if model else None,
         pairs=graded,
         counts=counts,
@@ -74,10 +83,8 @@ def analyze(
         print_json(result.to_dict())
         return
     settings = result.settings
-    parts = (settings["encoder"], settings["pooling"], settings["calibrator"], f"{settings['sentences']} sentences")
-    say(
-        f"\n[bold]{escape(' · '.join(part for part in parts if part))}[/], calibrator fitted on {settings['fitted_on']}\n"
-    )
+    parts = (settings["encoder"], settings["pooling"], settings["recipe"], f"{settings['sentences']} sentences")
+    say(f"\n[bold]{escape(' · '.join(part for part in parts if part))}[/], fitted on {settings['fitted_on']}\n")
     for one in readable_tables(result):
         rows = [tuple(map(escape, row)) for row in one.rows]
         table(escape(one.title), tuple(map(escape, one.columns)), rows, text_last=one.text_last)

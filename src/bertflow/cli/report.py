@@ -9,14 +9,21 @@ import typer
 from rich.markup import escape
 
 from bertflow.cli.analysis import Column, Model, Text
-from bertflow.cli.output import AsJson, Device, EncoderName, PoolingName, Quiet, Seed, print_json, say, start
+from bertflow.cli.output import (
+    AsJson,
+    Device,
+    EncoderName,
+    PoolingName,
+    Quiet,
+    Seed,
+    print_json,
+    say,
+    start,
+)
+from bertflow.cli.recipes import RecipeName
 
 if TYPE_CHECKING:
     from bertflow.report import Report
-
-CalibratorName = Annotated[
-    str, typer.Option("--calibrator", "-c", help="`flow`, `flow-paper`, `whitening`, `whitening-K`, `sn`, `natsv-K`…")
-]
 
 
 def report(
@@ -24,7 +31,7 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file.")] = Path("report.html"),
     encoder: EncoderName = "mini",
     pooling: PoolingName = None,
-    calibrator: CalibratorName = "flow",
+    recipe: RecipeName = None,
     model: Model = None,
     pairs: Annotated[
         Path | None, typer.Option(help="Pairs with sentence1, sentence2 and score or 0/1 label: they decide.")
@@ -64,7 +71,7 @@ def report(
         output,
         encoder,
         pooling,
-        calibrator,
+        recipe,
         model=BertFlow.from_pretrained(model, device=device) if model else None,
         pairs=graded,
         counts=counts,

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import torch
 
 from bertflow.arrays import Matrix
+from bertflow.encoders.base import TextEncoder
 from bertflow.encoders.pretrained import quiet_transformers
-from bertflow.encoders.transformer import TextEncoder
 from bertflow.errors import InputError
 from bertflow.geometry.decomposition import Decomposition, LogitDecomposer
 from bertflow.geometry.tokens import encoder_folder, tokenizer_of

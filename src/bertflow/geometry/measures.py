@@ -10,7 +10,6 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from bertflow.arrays import Matrix, cosine_of_pairs
-from bertflow.calibrators import Calibrator
 from bertflow.errors import InputError, require
 from bertflow.evaluation import PairTask
 from bertflow.geometry.association import Vector
@@ -69,14 +68,14 @@ class Analysis:
     """A corpus' space before and after calibration; what could not be measured is None, and ``notes`` says why.
 
     Args:
-        settings: Encoder, calibrator, counts and whatever else the figures depend on.
+        settings: Encoder, recipe, counts and whatever else the figures depend on.
         isotropy: Of the sentence vectors.
         gaussian: The same measures of N(0, I) noise with as many rows and dimensions as the calibrated vectors.
         dimensions: Which dimensions make the mean cosine.
         normality: How far from N(0, I).
         words: Table 1: the encoder's input embeddings by frequency rank.
         frequency: Sentence vectors by the frequency of their tokens.
-        density: Log-density under the fitted flow against the distance to neighbours, in either space.
+        density: Log-density against the distance to neighbours, in either space; of models that have one.
         least_likely: The sentences of lowest log-density.
         logits: What the masked language model's logits are made of.
         pairs: What is known from pairs with gold scores.
@@ -105,7 +104,7 @@ def analyze(
     sentences: Sequence[str],
     encoder: Any = "mini",
     pooling: str | None = None,
-    calibrator: str | Calibrator = "flow",
+    recipe: str | None = None,
     *,
     model: BertFlow | None = None,
     pairs: PairTask | None = None,
@@ -119,9 +118,9 @@ def analyze(
     Args:
         sentences: Text, a few thousand sentences or more; repeated ones count once.
         encoder: ``"mini"``, a Hugging Face id, a folder, a ``SentenceTransformer`` or an ``Encoder``.
-        pooling: One of ``bertflow.POOLINGS``, for an encoder given by name.
-        calibrator: A short name such as ``"flow"`` or ``"whitening"``, or a calibrator; fitted on the corpus itself.
-        model: A fitted model instead of encoder and calibrator.
+        pooling: One of ``bertflow.POOLINGS``, for recipes of one view.
+        recipe: A name of ``bertflow.recipes()``, fitted on the corpus itself; by default what ``BertFlow.fit`` would take.
+        model: A fitted model instead of encoder and recipe.
         pairs: Pairs with gold scores, as from ``bertflow.evaluation.load_pairs_file``.
         counts: A file of ``word count`` or ``token count`` lines; by default the encoder's own counts, or the corpus'.
         random_state: Makes the result repeatable.
@@ -140,7 +139,7 @@ def analyze(
         sentences,
         encoder,
         pooling,
-        calibrator,
+        recipe,
         model=model,
         random_state=random_state,
         device=device,
@@ -159,7 +158,7 @@ def analyze_spaces(spaces: Spaces, *, pairs: PairTask | None = None, counts: str
     density, least_likely = _density(spaces, chosen, distances)
     notes = [*language.notes]
     if density is None:
-        notes.append(f"Nothing on log-density: {type(spaces.calibrator).__name__} is not a density; use a flow.")
+        notes.append(f"Nothing on log-density: {spaces.settings['recipe']} is not a density; use a flow.")
     if graded is None:
         notes.append("Nothing on edit distance and alignment: give pairs with gold scores.")
     return Analysis(
@@ -220,11 +219,11 @@ def _language(spaces: Spaces, counts: str | Path | None, chosen: Any, distances:
 def _density(
     spaces: Spaces, chosen: Any, distances: list[Matrix]
 ) -> tuple[BeforeAfter[DensityProfile] | None, tuple[Outlier, ...]]:
-    if not hasattr(spaces.calibrator, "score_samples"):
+    scores = spaces.log_density()
+    if scores is None:
         return None, ()
-    scores = np.asarray(spaces.calibrator.score_samples(spaces.before), dtype=np.float64)
     profiles = BeforeAfter(*(density_profile(scores[chosen], distance) for distance in distances))
-    return profiles, list_outliers(spaces.sentences, scores, spaces.before.shape[1], LEAST_LIKELY)
+    return profiles, list_outliers(spaces.sentences, scores, spaces.model.dim, LEAST_LIKELY)
 
 
 def _pair_geometry(spaces: Spaces, task: PairTask) -> PairGeometry:
@@ -234,8 +233,7 @@ def _pair_geometry(spaces: Spaces, task: PairTask) -> PairGeometry:
     )
     gold: Vector = np.concatenate(list(task.gold.values()))
     edits = edit_distances(first, second)
-    raw = [spaces.embed(side) for side in (first, second)]
-    both = (raw, [spaces.calibrator.transform(side) for side in raw])
+    both = list(zip(*(spaces.embed(side) for side in (first, second)), strict=True))
     same = gold >= gold.min() + PARAPHRASES * (gold.max() - gold.min())
     # rounded, so that pairs of equal sentences tie, as in evaluation
     cosines = [cosine_of_pairs(*(side.astype(np.float64) for side in space)).round(12) for space in both]

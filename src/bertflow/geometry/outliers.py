@@ -13,12 +13,14 @@ import numpy as np
 
 from bertflow.arrays import Matrix
 from bertflow.calibrators import FlowCalibrator
-from bertflow.encoders.transformer import as_encoder, check_sentences
+from bertflow.encoders.choosing import as_encoder
 from bertflow.errors import InputError
 from bertflow.geometry.association import Vector
 from bertflow.geometry.density import robust_z
+from bertflow.geometry.spaces import raw_vectors
 from bertflow.model import FEW, BertFlow
-from bertflow.storage.remembering import cached
+from bertflow.storage.remembering import Remembering
+from bertflow.texts import check_sentences
 
 logger = logging.getLogger(__name__)
 
@@ -101,12 +103,15 @@ def find_outliers(
     times = Counter(given)
     texts = list(times)
     options = {} if device is None else {"device": device}
-    loaded = model.encoder if model else as_encoder(encoder, pooling, **options)
     _check_task(model, len(texts), folds)
-    vectors = cached(loaded, show_progress_bar=show_progress_bar)(texts)
-    scores = held_out_log_density(vectors, folds, random_state) if model is None else _log_density(model, vectors)
+    if model is None:
+        known = Remembering(as_encoder(encoder, pooling, **options), show_progress_bar=show_progress_bar)
+        vectors = raw_vectors(known, texts)
+        scores, dim = held_out_log_density(vectors, folds, random_state), vectors.shape[1]
+    else:
+        scores, dim = np.asarray(model.score_samples(texts), dtype=np.float64), model.dim
     first = {text: position for position, text in reversed(list(enumerate(given)))}
-    entries = list_outliers(texts, scores, vectors.shape[1], top, first, times)
+    entries = list_outliers(texts, scores, dim, top, first, times)
     return Outliers(len(texts), 0 if model else folds, entries)
 
 
@@ -148,20 +153,15 @@ def held_out_log_density(vectors: Matrix, folds: int = FOLDS, random_state: int 
     return scores + float(np.mean(medians))
 
 
-def _log_density(model: BertFlow, vectors: Matrix) -> Vector:
-    return np.asarray(model.calibrator.score_samples(vectors), dtype=np.float64)
-
-
 def _check_task(model: BertFlow | None, n: int, folds: int) -> None:
     if model is not None:
-        if not hasattr(model.calibrator, "score_samples"):
-            raise InputError(f"{type(model.calibrator).__name__} is not a density; fit a FlowCalibrator for that.")
-    elif n < 4 * folds:
+        return
+    if n < 4 * folds:
         raise InputError(
             f"{n} different sentence(s) came; to tell the odd ones from the others, at least {4 * folds} are needed, better "
             "thousands. Or give a model that was fitted on more."
         )
-    elif n < FEW:
+    if n < FEW:
         logger.warning("Only %d different sentences: what is odd among so few is uncertain.", n)
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from bertflow.arrays import Matrix
 from bertflow.data import MINI, mini_folder
-from bertflow.encoders.transformer import TextEncoder
+from bertflow.encoders.base import TextEncoder
 from bertflow.errors import InputError
 from bertflow.geometry.frequency import are_token_counts, count_tokens, read_word_counts
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bertflow.encoders.transformer import as_encoder
+from bertflow.encoders.choosing import as_encoder
 from bertflow.errors import InputError
 from bertflow.evaluation import Task, find_data, load_task
 from bertflow.evaluation.comparison import TARGET, compare_recipes

@@ -9,7 +9,7 @@ from typing import Any
 
 from bertflow.arrays import Matrix
 from bertflow.data import MINI
-from bertflow.encoders.transformer import as_encoder
+from bertflow.encoders.choosing import as_encoder
 from bertflow.errors import InputError
 from bertflow.evaluation import find_data
 from bertflow.geometry.frequency import PAPER_BINS, ByBin, frequency_table, rank_tokens, read_word_counts

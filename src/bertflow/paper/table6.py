@@ -11,13 +11,14 @@ import numpy as np
 from bertflow.arrays import Matrix
 from bertflow.calibrators import FlowCalibrator
 from bertflow.data import MINI
-from bertflow.encoders.transformer import TextEncoder, as_encoder
+from bertflow.encoders.base import TextEncoder
+from bertflow.encoders.choosing import as_encoder
 from bertflow.errors import InputError
 from bertflow.evaluation import load_pairs, metric_value, task_similarities
 from bertflow.evaluation.scores import Vector
 from bertflow.geometry.lexical import Counts, Tokenize, Unit, edit_distances, lexical_correlation
 from bertflow.paper.layout import PaperTable, Row
-from bertflow.storage.remembering import cached
+from bertflow.storage.remembering import Remembering
 
 UNITS = ("words", "wordpieces", "characters")
 
@@ -95,7 +96,7 @@ def measure(
     loaded = as_encoder(encoder, pooling)
     pairs = task.subsets["all"]
     distances = _distances(pairs.sentences1, pairs.sentences2, unit, loaded)
-    embed = cached(loaded)
+    embed = Remembering(loaded).encode
     flow = FlowCalibrator(preset=preset, random_state=seed).fit(embed(task.fit_sentences))
 
     def calibrated(sentences: list[str]) -> Matrix:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bertflow.encoders.transformer import as_encoder
+from bertflow.encoders.choosing import as_encoder
 from bertflow.errors import InputError
 from bertflow.evaluation import cache_folder, find_data, load_task
 from bertflow.evaluation.comparison import compare_recipes

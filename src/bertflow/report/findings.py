@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from bertflow.advice import Advice, advise
-from bertflow.errors import InputError
 from bertflow.evaluation import PairTask
 from bertflow.geometry import Analysis, Spaces, analyze_spaces
 from bertflow.report.cosines import Cosines, random_cosines
@@ -34,7 +31,6 @@ class Findings:
 
     Args:
         verdict: Does calibration help on this data?
-        advice: Which calibrator fits this encoder and text, or none; None with too few sentences to say.
         analysis: All measures.
         sentences: The map of sentences.
         words: The map of words.
@@ -46,7 +42,6 @@ class Findings:
     """
 
     verdict: Verdict
-    advice: Advice | None
     analysis: Analysis
     sentences: SpaceMap
     words: WordSpace | None
@@ -81,7 +76,6 @@ def gather(
         ranked = compared = judgement.pairs
     return Findings(
         verdict=give_verdict(analysis, judgement, origin or Origin()),
-        advice=_advice(spaces, pairs),
         analysis=analysis,
         sentences=sentence_map(spaces),
         words=word_space(spaces, counts),
@@ -91,14 +85,6 @@ def gather(
         moves=largest_moves(ranked),
         ranked=len(ranked),
     )
-
-
-def _advice(spaces: Spaces, pairs: PairTask | None) -> Advice | None:
-    """Advice on the encoder with its pooling: by the labelled pairs where they suffice, else by the sentences, or none."""
-    for labelled in dict.fromkeys((pairs, None)):
-        with suppress(InputError):  # too few of them
-            return advise(spaces.sentences, spaces.encoder, labelled, random_state=spaces.random_state)
-    return None
 
 
 def _analysis(spaces: Spaces, pairs: PairTask | None, counts: str | Path | None) -> Analysis:

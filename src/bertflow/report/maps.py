@@ -12,6 +12,7 @@ import numpy.typing as npt
 from sklearn.base import clone
 
 from bertflow.arrays import Matrix
+from bertflow.errors import InputError
 from bertflow.geometry import Spaces
 from bertflow.geometry.association import Vector
 from bertflow.geometry.frequency import FrequencyTable, frequency_table
@@ -70,12 +71,12 @@ class WordSpace:
 
 
 def sentence_map(spaces: Spaces, limit: int = SENTENCES) -> SpaceMap:
-    """Draw sentences, coloured by density: that of the flow, or else by how near the neighbours are in the raw space."""
+    """Draw sentences, coloured by density: that of the model, or else by how near the neighbours are in the raw space."""
     rows = sample_indices(len(spaces.sentences), limit, spaces.random_state)
     values: Vector
-    if hasattr(spaces.calibrator, "score_samples"):
-        values = np.asarray(spaces.calibrator.score_samples(spaces.before[rows]), dtype=np.float64)
-        shade = "log-density under the flow"
+    density = spaces.log_density()
+    if density is not None:
+        values, shade = density[rows], "log-density under the model"
     else:
         values = -neighbour_distances(spaces.before[rows], min(NEIGHBOURS, len(rows) - 1)).astype(np.float64)
         shade = f"nearness of the {NEIGHBOURS} nearest sentences, before"
@@ -95,8 +96,8 @@ def sentence_map(spaces: Spaces, limit: int = SENTENCES) -> SpaceMap:
 def word_space(spaces: Spaces, counts: str | Path | None = None) -> WordSpace | None:
     """Draw words, coloured by frequency; None where the encoder has no token embeddings or too few words are counted.
 
-    Sentence vectors and input embeddings are different spaces, so the words get a calibrator of their own: of the same
-    kind and settings, fitted on the words.
+    Sentence vectors and input embeddings are different spaces, so the words get a calibrator of their own: of the kind and
+    settings of the model's last part, fitted on the words. None too where that keeps more dimensions than words have.
     """
     if not has_token_embeddings(spaces.encoder):
         return None
@@ -106,7 +107,10 @@ def word_space(spaces: Spaces, counts: str | Path | None = None) -> WordSpace | 
     if len(ranked) < FEWEST_WORDS:
         return None
     before = table[ranked]
-    after = clone(spaces.calibrator).fit(before).transform(before)
+    try:
+        after = clone(spaces.model.parts[-1].calibrator).fit(before).transform(before)
+    except InputError:
+        return None
     shown = ranked[:WORDS].tolist()
     points = SpaceMap(
         labels=_spelt(tokenizer_of(spaces.encoder), shown),

@@ -69,7 +69,7 @@ def _settings(findings: Findings) -> list[tuple[str, str]]:
     rows: list[tuple[str, Any]] = [
         ("encoder", found["encoder"]),
         ("pooling", found["pooling"]),
-        ("calibrator", f"{found['calibrator']}, fitted on {found['fitted_on']}"),
+        ("recipe", f"{found['recipe']}, fitted on {found['fitted_on']}"),
         ("sentences", f"{found['sentences']:,} different ones"),
         ("word counts", found["counts"]),
         ("seed", found["random_state"]),

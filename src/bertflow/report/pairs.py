@@ -120,8 +120,7 @@ class Move:
 
 def judge(spaces: Spaces, task: PairTask) -> Judgement:
     """Score both spaces on labelled pairs."""
-    raw = spaces.embed(task.sentences)
-    calibrated = spaces.calibrator.transform(raw)
+    raw, calibrated = spaces.embed(task.sentences)
     both = [task_similarities(task, lambda _: raw), task_similarities(task, lambda _: calibrated)]
     setting: Setting = "all" if task.subsets_lost or len(task.subsets) == 1 else "wmean"
     seed = spaces.random_state

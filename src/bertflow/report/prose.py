@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bertflow.advice.result import SCALES, Advice, signed
 from bertflow.geometry import ReadableTable
 from bertflow.geometry.frequency import ByBin, FrequencyTable
 from bertflow.geometry.tables import NOTHING
@@ -57,20 +56,6 @@ def tiles(findings: Findings) -> list[Tile]:
         name = f"{METRICS[score.before.metric]} with people"
         rows.insert(0, Tile(name, f"{score.before.value:.1f}", f"{score.after.value:.1f}"))
     return rows
-
-
-def advice_table(advice: Advice) -> ReadableTable:
-    """The candidates of the advice, best first."""
-    rows = tuple(
-        (
-            one.candidate.calibrator,
-            f"{one.score:.1f}",
-            signed(one.gain),
-        )
-        for one in advice.options
-    )
-    kind = "gain" if advice.basis == "pairs" else "expected gain"
-    return ReadableTable("Candidates", ("calibrator", SCALES[advice.basis], kind), rows, "All ×100.")
 
 
 def sentences_caption(findings: Findings) -> str:

@@ -7,9 +7,9 @@ import shlex
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
-from bertflow.calibrators.names import make_calibrator
 from bertflow.errors import InputError
 from bertflow.geometry import Analysis
+from bertflow.recipes import check_recipe
 from bertflow.report.pairs import Judgement
 
 Tone: TypeAlias = Literal["better", "worse", "unclear", "unproven"]
@@ -143,7 +143,7 @@ def _steps(tone: Tone, analysis: Analysis, origin: Origin) -> tuple[Step, ...]:
     what = _encoder(analysis)
     compare = f"bertflow compare {what} --pairs {_quoted(origin.pairs)} --fit-on {_quoted(origin.sentences)}"
     trial = Step("To see whether another calibrator does better on these pairs", compare)
-    if tone == "better" and origin.model is None and analysis.settings["calibrator"] == "flow":
+    if tone == "better" and origin.model is None:
         fit = f"bertflow fit {_quoted(origin.sentences)} {what} --output my-model"
         return (Step("To keep the calibrated model", fit), trial)
     return (trial,)
@@ -160,13 +160,13 @@ def _encoder(analysis: Analysis) -> str:
 
 
 def _calibrator(analysis: Analysis) -> str:
-    """The option, unless the calibrator is the default one or an object that no short name makes."""
-    name = str(analysis.settings["calibrator"])
+    """The option, unless the recipe has no name."""
+    name = str(analysis.settings["recipe"])
     try:
-        make_calibrator(name)
+        check_recipe(name)
     except InputError:
         return ""
-    return "" if name == "flow" else f" --calibrator {name}"
+    return f" --recipe {name}"
 
 
 def _quoted(name: object) -> str:

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bertflow.calibrators import Calibrator
 from bertflow.errors import InputError, require
 from bertflow.evaluation import PairTask
 from bertflow.geometry import Spaces, make_spaces
@@ -47,7 +46,7 @@ def write_report(
     output: str | Path = "report.html",
     encoder: Any = "mini",
     pooling: str | None = None,
-    calibrator: str | Calibrator = "flow",
+    recipe: str | None = None,
     *,
     model: BertFlow | None = None,
     pairs: PairTask | None = None,
@@ -65,9 +64,9 @@ def write_report(
         sentences: Text, a few thousand sentences or more; repeated ones count once.
         output: The HTML file; its folder is made if need be.
         encoder: ``"mini"``, a Hugging Face id, a folder, a ``SentenceTransformer`` or an ``Encoder``.
-        pooling: One of ``bertflow.POOLINGS``, for an encoder given by name.
-        calibrator: A short name such as ``"flow"`` or ``"whitening"``, or a calibrator; fitted on the corpus itself.
-        model: A fitted model instead of encoder and calibrator.
+        pooling: One of ``bertflow.POOLINGS``, for recipes of one view.
+        recipe: A name of ``bertflow.recipes()``, fitted on the corpus itself; by default what ``BertFlow.fit`` would take.
+        model: A fitted model instead of encoder and recipe.
         pairs: Pairs with gold scores, as from ``bertflow.evaluation.load_pairs_file``: they decide the verdict.
         counts: A file of ``word count`` or ``token count`` lines; by default the encoder's own counts, or the corpus'.
         figures: A folder for the same pictures as PNG and SVG; needs ``pip install 'bertflow[figures]'``.
@@ -88,7 +87,7 @@ def write_report(
         sentences,
         encoder,
         pooling,
-        calibrator,
+        recipe,
         model=model,
         random_state=random_state,
         device=device,

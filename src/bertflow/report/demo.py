@@ -14,9 +14,11 @@ from bertflow.arrays import Matrix, cosine_of_pairs, unit_rows
 from bertflow.data import MINI, GradedPair, sample_pairs, sample_sentences
 from bertflow.encoders.transformer import Encoder
 from bertflow.evaluation import PairSet, PairTask, SearchScore, score_search
-from bertflow.geometry import Spaces
+from bertflow.geometry import make_spaces
 from bertflow.model import BertFlow
-from bertflow.report import Origin, report_spaces
+from bertflow.recipes import RAW, readings
+from bertflow.report.verdict import Origin
+from bertflow.report.writing import report_spaces
 from bertflow.storage.remembering import Remembering
 
 QUERIES = (
@@ -28,7 +30,7 @@ NEIGHBOURS = 2
 REPORT = "report.html"
 SAME = 3.0  # grade from which one sentence of a pair should be found by the other
 ORDINARY = "ordinary"
-RAW, FLOW, BEST = KINDS = "raw", "flow", "best"
+KINDS = RAW, FLOW, BEST = RAW, "flow", "best"
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class DemoResult:
         return (
             f"Random sentences {'no longer' if cosine.flow < cosine.raw / 2 else 'still'} look alike (mean cosine "
             f"{cosine.raw:.2f} → {cosine.flow:.2f}). Search gets {_way(first)}: raw vectors find {first[0]:.0f} % at once, the "
-            f"flow {first[1]:.0f} %, the preset best {first[2]:.0f} %. Grading ordinary pairs gets {_way(grades)}: "
+            f"flow {first[1]:.0f} %, the recipe best {first[2]:.0f} %. Grading ordinary pairs gets {_way(grades)}: "
             f"{grades[0]:.0f}, {grades[1]:.0f}, {grades[2]:.0f}. It depends on the task and the text: measure it on yours."
         )
 
@@ -95,13 +97,11 @@ def run_demo(
     sentences, pairs = sample_sentences(), sample_pairs()
     texts = [*sentences, *(p.sentence1 for p in pairs), *(p.sentence2 for p in pairs), *QUERIES]
     encoder = Encoder(MINI)
-    known = Remembering(encoder, show_progress_bar=show_progress_bar)
-    raw = known.encode(texts)
-    fitted = BertFlow.fit(sentences, known, random_state=random_state, show_progress_bar=show_progress_bar)
-    model = BertFlow(encoder, fitted.calibrator, fitted.training)
+    known = Remembering(encoder, readings(KINDS, encoder), show_progress_bar=show_progress_bar)
+    known.encode_views(texts, readings(KINDS, encoder))
     options: dict[str, Any] = {"random_state": random_state, "show_progress_bar": show_progress_bar}
-    best = BertFlow.fit(sentences, MINI, preset=BEST, **options)
-    spaces = {RAW: raw, FLOW: model.calibrator.transform(raw), BEST: best.encode(texts)}
+    models = {kind: BertFlow.fit(sentences, known, recipe=kind, **options) for kind in KINDS}
+    spaces, model = {kind: model.encode(texts) for kind, model in models.items()}, models[BEST]
     n, m = len(sentences), len(pairs)
     cosines = [cosine_of_pairs(vectors[n : n + m], vectors[n + m : n + 2 * m]) for vectors in spaces.values()]
     nearest = [
@@ -110,7 +110,7 @@ def run_demo(
     ]
     saved = model.save_pretrained(folder)
     report = report_spaces(
-        _spaces(model, sentences, (spaces[RAW][:n], spaces[FLOW][:n]), known, random_state),
+        make_spaces(sentences, model=model, random_state=random_state),
         saved / REPORT,
         pairs=_task(pairs),
         origin=Origin(title="The sentences that ship with bertflow"),
@@ -136,29 +136,6 @@ def _search(pairs: Sequence[GradedPair], sentences: list[str], texts: list[str],
         [pair.sentence2 for pair in alike],
         [*(pair.sentence2 for pair in pairs), *sentences],
         lambda wanted: vectors[[row[text] for text in wanted]],
-    )
-
-
-def _spaces(
-    model: BertFlow, sentences: list[str], both: tuple[Matrix, Matrix], known: Remembering, random_state: int
-) -> Spaces:
-    settings = {
-        "encoder": model.encoder.name,
-        "pooling": getattr(model.encoder, "pooling", None),
-        "calibrator": "flow",
-        "fitted_on": "this corpus",
-        "sentences": len(sentences),
-        "random_state": random_state,
-    }
-    return Spaces(
-        sentences=sentences,
-        encoder=model.encoder,
-        calibrator=model.calibrator,
-        before=both[0],
-        after=both[1],
-        embed=known.encode,
-        random_state=random_state,
-        settings=settings,
     )
 
 
