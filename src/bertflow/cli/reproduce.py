@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
+from bertflow.cli.judging import Format, chosen_format
 from bertflow.cli.output import AsJson, Device, Markdown, Quiet, print_json, say, start, table
 from bertflow.errors import InputError
 
@@ -31,7 +32,8 @@ def reproduce(
     preset: Annotated[str, typer.Option(help="How the flow is fitted: `paper` or `default`.")] = "paper",
     seeds: Annotated[int, typer.Option(help="Seeds of the flow (table8: of the fine-tuning).")] = 5,
     data: Annotated[
-        Path | None, typer.Option(help="Folder of data sets; default: $BERTFLOW_DATA, then what `bertflow data get` fetched.")
+        Path | None,
+        typer.Option(help="Folder of data sets; default: $BERTFLOW_DATA, then what `bertflow data get` fetched."),
     ] = None,
     unit: Annotated[
         str, typer.Option(help="Unit of edit distance (table6, figure2): `words`, `wordpieces`, `characters`.")
@@ -44,6 +46,7 @@ def reproduce(
         ),
     ] = None,
     device: Device = None,
+    form: Format = None,
     markdown: Markdown = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -53,6 +56,7 @@ def reproduce(
     bertflow reproduce table5 --encoder bert-base-uncased
     """
     progress = start(quiet, many_fits=True)
+    form = chosen_format(form, None, markdown, as_json)
     from bertflow.paper.sts import Options
 
     options = Options(encoder, data, seeds, preset, device, progress)
@@ -60,10 +64,8 @@ def reproduce(
         _draw(what, options, output or Path(f"{what}.png"), unit, as_json)
         return
     result = _run(what, options, unit, learning_rate, output)
-    if as_json:
-        print_json(result.to_dict())
-    elif markdown:
-        sys.stdout.write(result.to_markdown())
+    if form is not None:
+        sys.stdout.write(result.to(form))
     else:
         table(f"{result.name}: {result.title} — paper | ours | difference", ("", *result.columns), list(result.cells()))
         for line in (f"{key}: {value}" for key, value in result.settings.items()):

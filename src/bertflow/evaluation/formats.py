@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 FORMATS = ("markdown", "latex", "csv", "json")
-_LATEX = str.maketrans({mark: f"\\{mark}" for mark in "&%$#_{}"} | {"~": r"\textasciitilde{}", "^": r"\^{}"})
+_LATEX = str.maketrans(
+    {mark: f"\\{mark}" for mark in "&%$#_{}"} | {"~": r"\textasciitilde{}", "^": r"\^{}", "Δ": r"$\Delta$", "–": "--"}
+)
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Figure:
         p_value: Of the difference to the first row's kind, where it was tested.
         best: Whether it is the best of its column, and shown in bold.
         metric: What it is.
+        decimals: Digits after the point.
     """
 
     value: float
@@ -34,6 +37,7 @@ class Figure:
     p_value: float | None = None
     best: bool = False
     metric: str = ""
+    decimals: int = 2
 
     @property
     def significant(self) -> bool:
@@ -41,7 +45,11 @@ class Figure:
         return self.p_value is not None and self.p_value < 0.05
 
     def __str__(self) -> str:
-        return f"{self.value:.2f}" + ("" if self.deviation is None else f"±{self.deviation:.2f}")
+        return self.rounded(self.value) + ("" if self.deviation is None else f"±{self.rounded(self.deviation)}")
+
+    def rounded(self, number: float) -> str:
+        """Return a number with as many decimals as the figure has."""
+        return f"{number:.{self.decimals}f}"
 
     @property
     def interval(self) -> str:
@@ -114,10 +122,10 @@ def _markdown(figure: Figure | None) -> str:
 def _latex(figure: Figure | None) -> str:
     if figure is None:
         return "--"
-    value = f"{figure.value:.2f}"
+    value = figure.rounded(figure.value)
     text = f"\\textbf{{{value}}}" if figure.best else value
     text += "$^{*}$" if figure.significant else ""
-    return text + ("" if figure.deviation is None else f" {{\\small$\\pm${figure.deviation:.2f}}}")
+    return text + ("" if figure.deviation is None else f" {{\\small$\\pm${figure.rounded(figure.deviation)}}}")
 
 
 _WRITERS: dict[str, Callable[[Figures], str]] = {

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-Figures = tuple[float | None, ...]
+from bertflow.evaluation.formats import Figure, Figures
+
+Values = tuple[float | None, ...]
 
 
 @dataclass(frozen=True)
@@ -21,9 +23,9 @@ class Row:
     """
 
     name: str
-    paper: Figures
-    ours: Figures
-    deviation: Figures = ()
+    paper: Values
+    ours: Values
+    deviation: Values = ()
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,26 @@ class PaperTable:
 
     def _figure(self, value: float | None) -> str:
         return "–" if value is None else f"{value:.{self.decimals}f}"
+
+    def to(self, form: str) -> str:
+        """Return the table as ``"markdown"``, ``"latex"``, ``"csv"`` or ``"json"``."""
+        return self.to_markdown() if form == "markdown" else self.figures().to(form)
+
+    def figures(self) -> Figures:
+        """Return three columns (paper, ours, difference) for each of ours, to be written in any format."""
+        columns = [f"{column}: {what}" for column in self.columns for what in ("paper", "ours", "Δ")]
+        rows = {}
+        for row in self.rows:
+            cells: list[Figure | None] = []
+            deviations = row.deviation or (None,) * len(row.ours)
+            for paper, ours, deviation in zip(row.paper, row.ours, deviations, strict=True):
+                gap = None if paper is None or ours is None else ours - paper
+                cells += [self._as_figure(paper), self._as_figure(ours, deviation), self._as_figure(gap)]
+            rows[row.name] = cells
+        return Figures(self.name, columns, rows, self.to_dict())
+
+    def _as_figure(self, value: float | None, deviation: float | None = None) -> Figure | None:
+        return None if value is None else Figure(value, deviation, decimals=self.decimals)
 
     def to_markdown(self) -> str:
         """Return the table as Markdown, three columns (paper, ours, difference) for each figure."""
