@@ -57,7 +57,7 @@ class Law:
     def fit(cls, cosines: npt.ArrayLike, bulk: tuple[float, float] = BULK) -> Law:
         """Fit the law to the bulk of a sample (n,): of what lies outside, only how much it is counts."""
         x = np.asarray(cosines, dtype=np.float64).ravel()
-        low, middle, high = np.quantile(x, [0.16, 0.5, 0.84])
+        low, middle, high = map(float, np.quantile(x, [0.16, 0.5, 0.84]))
         spread = (high - low) / 2
         if not spread > 1e-9:
             raise InputError("Nearly all random pairs have the same cosine: these vectors cannot tell texts apart.")

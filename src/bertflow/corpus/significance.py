@@ -20,7 +20,6 @@ logger = logging.getLogger(__name__)
 MOST_PAIRS = 1_000_000
 MOST_TEXTS = 20_000  # more are not looked at: their pairs are what counts
 FEWEST_PAIRS, FEW_TEXTS = 1000, 300
-PAIRS_AT_ONCE = 50_000
 
 
 @dataclass(frozen=True)
@@ -216,18 +215,16 @@ def _sampled(rows: Matrix, queries: Matrix | None, rng: np.random.Generator) -> 
 
 
 def _cosines(a: Matrix, b: Matrix, rng: np.random.Generator) -> Vector:
-    """Return the cosines of at most ``MOST_PAIRS`` random pairs: of two different rows where ``a`` is ``b``."""
-    every = len(a) * len(b)
-    drawn = np.arange(every) if every <= MOST_PAIRS else rng.integers(0, every, MOST_PAIRS)
-    left, right = drawn // len(b), drawn % len(b)
-    if a is b:
-        different = left < right if every <= MOST_PAIRS else left != right
-        left, right = left[different], right[different]
-    found = np.empty(len(left))
-    for start in range(0, len(left), PAIRS_AT_ONCE):
-        part = slice(start, start + PAIRS_AT_ONCE)
-        found[part] = np.einsum("nd,nd->n", a[left[part]], b[right[part]])
-    return found
+    """Return the cosines of about ``MOST_PAIRS`` random pairs, or of all: of two different rows where ``a`` is ``b``.
+
+    All rows take part: both sides are shuffled and cut into as many pieces, and piece by piece all pairs are taken.
+    """
+    pieces = min(-(-len(a) * len(b) // MOST_PAIRS), len(a), len(b))
+    if a is b and pieces == 1:
+        return (a @ a.T)[np.triu_indices(len(a), 1)].astype(np.float64)
+    left = np.array_split(rng.permutation(len(a)), pieces)
+    right = left[1:] + left[:1] if a is b else np.array_split(rng.permutation(len(b)), pieces)
+    return np.concatenate([(a[i] @ b[j].T).ravel() for i, j in zip(left, right, strict=True)]).astype(np.float64)
 
 
 def _laws(samples: list[tuple[Vector, Vector | None]]) -> tuple[Law, Law | None]:
