@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 FORMATS = ("markdown", "latex", "csv", "json")
-_LATEX = str.maketrans(
-    {mark: f"\\{mark}" for mark in "&%$#_{}"} | {"~": r"\textasciitilde{}", "^": r"\^{}", "Δ": r"$\Delta$", "–": "--"}
-)
+_ESCAPED = {mark: f"\\{mark}" for mark in "&%$#_{}"}
+_LATEX = str.maketrans(_ESCAPED | {"~": r"\textasciitilde{}", "^": r"\^{}", "Δ": r"$\Delta$", "–": "--"})
 
 
 @dataclass(frozen=True)
