@@ -16,6 +16,8 @@ PATHS = [
     "/v1/models",
     "/v1/models/{name}",
     "/v1/indexes",
+    "/v1/compare",
+    "/v1/duplicates",
     "/health",
 ]
 

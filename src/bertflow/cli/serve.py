@@ -15,6 +15,8 @@ from bertflow.errors import InputError, require
 
 logger = logging.getLogger(__name__)
 
+MOST_TEXTS = 2000  # that explain a cosine: two million pairs
+
 
 def serve(
     models: Annotated[
@@ -23,6 +25,10 @@ def serve(
     ] = None,
     index: Annotated[
         list[str] | None, typer.Option("--index", "-i", help="A folder of `bertflow index build`, or `NAME=FOLDER`.")
+    ] = None,
+    texts: Annotated[
+        str | None,
+        typer.Option(help="File with some texts of your kind: with it a cosine is explained, `1 in 240 000`."),
     ] = None,
     host: Annotated[str, typer.Option(help="`0.0.0.0` to be reached from other machines.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", "-p", help="0 for any that is free.")] = 8000,
@@ -54,16 +60,17 @@ def serve(
     from bertflow.serving import Limits, create_app, read_keys
     from bertflow.serving.loading import load_indexes, load_models
     from bertflow.serving.running import bind, hosts_for, is_local, run, url
+    from bertflow.storage.text_files import read_sentences
 
     if not models and not index:
         raise InputError("Give a model, such as  bertflow serve my-model , or an index with --index.")
     limits = Limits(max_texts, max_characters, max_body, max_queue, batch_tokens)
     keys = read_keys(keys_file)
+    known = read_sentences(texts)[:MOST_TEXTS] if texts else []
     with bind(host, port) as taken:
         loaded, indexes = load_models(models or [], device), load_indexes(index or [], device)
-        app = create_app(
-            loaded, indexes, keys=keys, limits=limits, batching=batching, hosts=hosts_for(host, bool(keys))
-        )
+        hosts = hosts_for(host, bool(keys))
+        app = create_app(loaded, indexes, keys=keys, limits=limits, batching=batching, hosts=hosts, texts=known)
         if not keys and not is_local(host):
             logger.warning("Everybody who reaches %s may use this service: give --keys or BERTFLOW_API_KEYS.", host)
         for model in loaded.values():

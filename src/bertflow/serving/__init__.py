@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bertflow.errors import require
@@ -30,6 +30,7 @@ def create_app(
     limits: Limits | None = None,
     batching: bool = True,
     hosts: Collection[str] | None = None,
+    texts: Sequence[str] = (),
 ) -> FastAPI:
     """Return an ASGI application that serves models and indexes by name.
 
@@ -40,10 +41,15 @@ def create_app(
         limits: On texts, characters, bytes, the queue.
         batching: Compute what several clients ask together; without, each request by itself.
         hosts: Names by which the service may be called, or None for any: see ``bertflow.serving.guard``.
+        texts: Some of the kind that is compared: they tell each model how often unrelated texts reach a cosine.
     """
     require("fastapi", "serve")
     require("prometheus_client", "serve")
     from bertflow.serving.app import make_app
     from bertflow.serving.served import Catalogue
 
-    return make_app(Catalogue(models, indexes or {}, limits, batching), keys or Keys(), hosts)
+    catalogue = Catalogue(models, indexes or {}, limits, batching)
+    if texts:
+        for served in catalogue.models.values():
+            served.learn(texts)
+    return make_app(catalogue, keys or Keys(), hosts)

@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from bertflow.errors import BertflowError
-from bertflow.serving import openai, page, search, tei
+from bertflow.serving import openai, page, pasted, search, tei
 from bertflow.serving.guard import Guard
 from bertflow.serving.limits import Keys
 from bertflow.serving.metrics import CONTENT_TYPE
@@ -32,7 +32,7 @@ def make_app(catalogue: Catalogue, keys: Keys, hosts: Collection[str] | None) ->
     # FastAPI's own pages about the interface would load scripts from elsewhere
     app = FastAPI(title="bertflow", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.catalogue = catalogue
-    for room in (openai, tei, search, page):
+    for room in (openai, tei, search, pasted, page):
         app.include_router(room.router)
     app.add_api_route("/health", _health, response_model=Health, responses=ERRORS, tags=["service"])
     app.add_api_route(

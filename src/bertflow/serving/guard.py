@@ -17,7 +17,7 @@ from bertflow.serving.refusals import Refusal, answer, as_refusal
 OPEN_PATHS = {"/", "/page.css", "/page.js", "/health"}  # nothing of the models or indexes is told there
 THIS_MACHINE = {"localhost", "127.0.0.1", "::1"}
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS = [

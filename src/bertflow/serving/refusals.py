@@ -126,6 +126,7 @@ FIELDS = {
     "other": "a text, and not empty",
     "normalize": "true or false",
     "truncate": "true or false",
+    "threshold": "a cosine above 0, up to 1",
     "expect_false": "a number above 0",
 }
 

@@ -21,11 +21,13 @@ MOST_HITS = 100
 Query = Annotated[str, Field(pattern=r"[^\s\x1c-\x1f\x85]")]  # what Python calls blank is blank everywhere
 
 
-class _Request(BaseModel):
+class StrictRequest(BaseModel):
+    """A number is a number, a text is a text; other fields are not looked at."""
+
     model_config = ConfigDict(strict=True)
 
 
-class EmbeddingsRequest(_Request):
+class EmbeddingsRequest(StrictRequest):
     """As OpenAI's."""
 
     input: Text | Texts | Tokens | Annotated[list[Tokens], Field(min_length=1)]
@@ -75,7 +77,7 @@ class Models(BaseModel):
     data: list[ModelCard]
 
 
-class EmbedRequest(_Request):
+class EmbedRequest(StrictRequest):
     """As text-embeddings-inference's. Longer texts than the model reads are always cut."""
 
     inputs: Text | Texts
@@ -84,20 +86,20 @@ class EmbedRequest(_Request):
     dimensions: Annotated[int, Field(ge=1), Whole] | None = None
 
 
-class SimilarityInputs(_Request):
+class SimilarityInputs(StrictRequest):
     """One text and those to compare it with."""
 
     source_sentence: Text
     sentences: Texts
 
 
-class SimilarityRequest(_Request):
+class SimilarityRequest(StrictRequest):
     """As text-embeddings-inference's."""
 
     inputs: SimilarityInputs
 
 
-class SearchRequest(_Request):
+class SearchRequest(StrictRequest):
     """A query or several, in an index by name or in the first one."""
 
     query: Query | Annotated[list[Query], Field(min_length=1)]

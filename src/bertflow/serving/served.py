@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bertflow.arrays import Matrix, unit_rows
+from bertflow.corpus import Significance
 from bertflow.errors import InputError
 from bertflow.serving.batching import Batcher
 from bertflow.serving.limits import Limits
@@ -52,6 +53,7 @@ class ServedModel:
 
     def __init__(self, name: str, model: Model, limits: Limits, metrics: Metrics, together: bool = True) -> None:
         self.name, self.model, self.dim = name, model, int(model.dim)
+        self.significance: Significance | None = getattr(model, "significance", None)
         self._limits = limits
         self._batcher: Batcher[str, Any] = Batcher(
             model.encode,
@@ -76,6 +78,10 @@ class ServedModel:
         tokens = self.tokens(texts)
         vectors = np.stack(await self._batcher.submit(texts, tokens))[:, :dimensions]
         return unit_rows(vectors) if normalize else vectors, sum(tokens)
+
+    def learn(self, texts: Sequence[str]) -> None:
+        """Learn from texts, of which few say the same, how often unrelated ones reach a cosine."""
+        self.significance = Significance.fit(texts, self.model)
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         """Return how many tokens each text has: as the model counts them, or else estimated."""
