@@ -113,8 +113,8 @@ def test_similarity_is_that_of_pytorch(model, runtime):
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_every_pooling_is_in_the_graph(tiny_bert, sentences, pooling):
-    model = BertFlow.fit(sentences, tiny_bert, pooling, calibrator=Standardize(), device="cpu")
-    whole = WholeModel(model.encoder, calibrator_module(model.calibrator)).eval()
+    model = BertFlow.fit(sentences, tiny_bert, pooling, recipe="sn", device="cpu")
+    whole = WholeModel(model, model.encoder.tokenizer.pad_token_id).eval()
     batch = model.encoder.tokenizer(sentences[:9], padding=True, return_tensors="pt")
     with torch.inference_mode():
         vectors = whole(batch["input_ids"], batch["attention_mask"])
@@ -147,6 +147,36 @@ def test_every_calibrator_is_in_the_graph(calibrator, dtype):
     calibrator.fit(x)
     rows = calibrator_module(calibrator)(torch.from_numpy(x.astype(np.float32)))
     np.testing.assert_allclose(rows.detach(), calibrator.transform(x), atol=1e-4)
+
+
+@pytest.mark.parametrize(("family", "recipe"), [("gpt2", "best"), ("bert", "static-5"), ("gpt2", "static")])
+def test_tables_of_tokens_are_in_the_graph(tiny, sentences, tmp_path, family, recipe):
+    """Also where texts have no special tokens around them, so that an empty one has none at all."""
+    copied = shutil.copytree(tiny(family), tmp_path / "encoder")
+    model = BertFlow.fit(sentences, copied, recipe=recipe, device="cpu")
+    texts = ["the cat, red and blue!", "", "?!", "tea", "[SEP] the", *(text[:25] for text in sentences[:40])]
+    expected = model.encode(texts)
+    if recipe != "best":  # then the encoder itself is not needed any more
+        model.save_pretrained(tmp_path / "model")
+        shutil.rmtree(copied)
+        model = BertFlow.from_pretrained(tmp_path / "model", device="cpu")
+    assert export_onnx(model, tmp_path / "out").difference < 1e-4
+    runtime = OnnxModel.from_pretrained(tmp_path / "out")
+    np.testing.assert_allclose(runtime.encode(texts), expected, atol=1e-4 * max(1, np.abs(expected).max()))
+    if recipe != "best":
+        long = ["the cat sat " * 50]  # a table reads all of a text
+        np.testing.assert_allclose(runtime.encode(long), model.encode(long), atol=1e-4)
+        with pytest.raises(InputError, match="this model runs none: leave int8 out"):
+            export_onnx(model, tmp_path / "out", int8=True)
+
+
+def test_the_table_stays_as_it_is_in_eight_bits(tiny_bert, sentences, tmp_path):
+    model = BertFlow.fit(sentences, tiny_bert, recipe="best", device="cpu")
+    assert export_onnx(model, tmp_path / "out", int8=True).difference < 1e-4
+    width = model.parts[0].calibrator.dim
+    found, expected = OnnxModel.from_pretrained(tmp_path / "out").encode(sentences[:20]), model.encode(sentences[:20])
+    np.testing.assert_allclose(found[:, :width], expected[:, :width], atol=1e-4 * np.abs(expected).max())
+    assert not np.allclose(found[:, width:], expected[:, width:], atol=1e-4)
 
 
 def test_a_calibrator_alone(flow_alone):

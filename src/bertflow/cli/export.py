@@ -38,16 +38,16 @@ def onnx(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write text-to-vector as one ONNX file, checked against PyTorch; needs no torch to run.
+    """Write text-to-vector as one ONNX file, for a model of any recipe, checked against PyTorch; needs no torch to run.
 
     bertflow export onnx my-model my-onnx-model
     """
     start(quiet)
+    from bertflow.calibrators import Calibrator
     from bertflow.integrations.onnx import export_onnx
     from bertflow.model import BertFlow
-    from bertflow.storage import model_folder
 
-    load = model_folder.load_calibrator if calibrator_only else BertFlow.from_pretrained
+    load = Calibrator.from_pretrained if calibrator_only else BertFlow.from_pretrained
     result = export_onnx(load(model, device="cpu"), output, int8=int8, tolerance=tolerance)
     if as_json:
         print_json(result.to_dict())
@@ -72,14 +72,13 @@ def _show_onnx(result: OnnxExport) -> None:
 
 @export.command("sentence-transformers")
 def sentence_transformers(model: Model, output: Output, as_json: AsJson = False, quiet: Quiet = False) -> None:
-    """Write a folder that `SentenceTransformer` loads.
+    """Write a folder that `SentenceTransformer` loads, of a model of any recipe.
 
     bertflow export sentence-transformers my-model my-st-model
     """
     start(quiet)
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
         raise ModelFolderError(f"{output} exists; nothing was written. Give another folder or remove this one.")
-    from bertflow.calibrators import FlowCalibrator
     from bertflow.encoders.pretrained import quiet_transformers
     from bertflow.integrations.sentence_transformers import to_sentence_transformer
     from bertflow.model import BertFlow
@@ -89,11 +88,11 @@ def sentence_transformers(model: Model, output: Output, as_json: AsJson = False,
     converted = to_sentence_transformer(loaded)
     with atomic_folder(output) as temporary, quiet_transformers():
         converted.save_pretrained(str(temporary))
-    flow = isinstance(loaded.calibrator, FlowCalibrator)
+    ours = any(type(module).__module__.startswith("bertflow") for module in converted)
     if as_json:
-        print_json({"folder": str(output), "trust_remote_code": flow, "dim": loaded.dim})
+        print_json({"folder": str(output), "trust_remote_code": ours, "dim": loaded.dim})
         return
-    flag = ", trust_remote_code=True" if flow else ""
-    say(f"Wrote [bold]{escape(str(output))}[/]. Load it, {'with' if flow else 'even without'} bertflow installed:")
+    flag = ", trust_remote_code=True" if ours else ""
+    say(f"Wrote [bold]{escape(str(output))}[/]. Load it, {'with' if ours else 'even without'} bertflow installed:")
     say("  from sentence_transformers import SentenceTransformer")
     say(f"  SentenceTransformer({escape(repr(str(output)))}{flag})")

@@ -1,4 +1,4 @@
-"""Export to ONNX: a whole model (token ids → calibrated vectors) in one file, or its calibrator alone.
+"""Export to ONNX: a whole model of any recipe (token ids → calibrated vectors) in one file, or its calibrator alone.
 
 Nothing is left behind that does not agree with PyTorch: the exported folder is loaded as a user would load it, run on
 texts of many lengths in batches of many sizes, and compared before it takes its place. ``OnnxModel`` runs it without torch.
@@ -10,9 +10,9 @@ import copy
 import json
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +21,6 @@ from sklearn.utils.validation import check_is_fitted
 from bertflow.arrays import Matrix, cosine_of_pairs
 from bertflow.calibrators import Calibrator
 from bertflow.data import sample_pairs, sample_sentences
-from bertflow.encoders.transformer import Encoder, SentenceTransformerEncoder, TextEncoder
 from bertflow.errors import InputError, ModelFolderError, TruncationWarning, require
 from bertflow.evaluation import metric_value
 from bertflow.integrations.onnx_graph import HEAD, OPSET, WholeModel, calibrator_module, quiet_exporter, write_graph
@@ -101,6 +100,8 @@ def export_onnx(
         raise InputError(f"What is exported is a BertFlow or a fitted calibrator; got {type(model).__name__}.")
     if int8 and isinstance(model, Calibrator):
         raise InputError("A calibrator alone is small and stays in float32; int8 is for a whole model.")
+    if int8 and not _needs_encoder(model):
+        raise InputError("int8 is for a transformer's weights, and this model runs none: leave int8 out.")
     for module in ("onnx", "onnxscript", "onnxruntime"):
         require(module, "onnx")
     _refuse_foreign(Path(folder))
@@ -119,24 +120,25 @@ def export_onnx(
 
 def _write_model(model: BertFlow, folder: Path) -> float:
     """Write graph, tokenizer and config; return how far the result is from PyTorch."""
-    encoder = _on_cpu(model.encoder)
-    tokenizer, max_length = _reader(encoder)
+    reader, model = _reader(model), _on_cpu(model)
     inputs = {name: torch.ones((2, 3), dtype=torch.long) for name in ("input_ids", "attention_mask")}
-    module = WholeModel(encoder, calibrator_module(model.calibrator))
-    write_graph(module, inputs, ("batch", "tokens"), folder / GRAPH, encoder.name)
-    _save_tokenizer(tokenizer, folder / TOKENIZER)
+    module = WholeModel(model, reader.pad_token_id)
+    write_graph(module, inputs, ("batch", "tokens"), folder / GRAPH, model.encoder.name)
+    reader.tokenizer.save(str(folder / TOKENIZER))
     settings = {
         "kind": TEXT,
-        "name": encoder.name,
-        "pooling": getattr(encoder, "pooling", None),
-        "max_length": max_length,
-        "pad_token_id": tokenizer.pad_token_id,
-        "calibrator": type(model.calibrator).__name__,
+        "name": model.encoder.name,
+        "recipe": model.recipe,
+        "max_length": reader.max_length,
+        "pad_token_id": reader.pad_token_id,
+        "calibrator": " beside ".join(type(part.calibrator).__name__ for part in model.parts),
         "dim": model.dim,
     }
     _write_config(folder, settings)
     texts = _texts()
-    expected = model.calibrator.transform(encoder.encode(texts))
+    if _needs_encoder(model) and not all(part.view.needs_encoder for part in model.parts):
+        texts = [text for text in texts if len(reader.tokenizer.encode(text).ids) <= reader.max_length]
+    expected = model.encode(texts)
     runtime, differences = OnnxModel.from_pretrained(folder), []
     for runtime.token_budget in (1, 100, 2048):  # one text a batch, a few, many
         differences.append(_difference(lambda: runtime.encode(texts), expected))
@@ -146,7 +148,7 @@ def _write_model(model: BertFlow, folder: Path) -> float:
 def _write_calibrator(calibrator: Calibrator, folder: Path) -> float:
     """Write graph and config; return how far the result is from PyTorch."""
     check_is_fitted(calibrator)
-    name, dim, out = type(calibrator).__name__, calibrator.n_features_in_, int(calibrator._n_features_out)
+    name, dim, out = type(calibrator).__name__, calibrator.n_features_in_, calibrator.dim
     write_graph(
         calibrator_module(calibrator), {"sentence_embedding": torch.zeros(2, dim)}, ("batch",), folder / GRAPH, name
     )
@@ -158,44 +160,81 @@ def _write_calibrator(calibrator: Calibrator, folder: Path) -> float:
     return _difference(lambda: np.concatenate([runtime.transform(part) for part in parts]), expected)
 
 
-def _on_cpu(encoder: TextEncoder) -> Any:
-    """Return the encoder with a float32 copy of its weights on the CPU, which is what is exported and compared with."""
-    if not isinstance(encoder, Encoder | SentenceTransformerEncoder):
+def _needs_encoder(model: BertFlow) -> bool:
+    return any(part.view.needs_encoder for part in model.parts)
+
+
+def _on_cpu(model: BertFlow) -> BertFlow:
+    """Return the model with a float32 copy of its encoder on the CPU, which is what is exported and compared with."""
+    if not _needs_encoder(model):
+        return model
+    encoder: Any = copy.copy(model.encoder)
+    encoder.model = copy.deepcopy(encoder.model).float().cpu().eval()
+    if hasattr(encoder, "device"):
+        encoder.device = torch.device("cpu")
+    parts = [replace(part, view=copy.copy(part.view)) for part in model.parts]
+    for part in parts:
+        part.view.encoder = encoder
+    return BertFlow(encoder, parts=parts, recipe=model.recipe)
+
+
+class _Reader(NamedTuple):
+    """How an exported model reads text.
+
+    Args:
+        tokenizer: A ``tokenizers.Tokenizer``, which cuts and pads nothing.
+        max_length: Tokens that it reads.
+        pad_token_id: The token that stands where a text has none at all.
+    """
+
+    tokenizer: Any
+    max_length: int
+    pad_token_id: int
+
+
+def _reader(model: BertFlow) -> _Reader:
+    """Return how a model reads text, or refuse one that reads no tokens."""
+    if not _needs_encoder(model):
+        return _reader_of_a_table(model)
+    encoder: Any = model.encoder
+    theirs: Any = getattr(encoder, "model", None)
+    if hasattr(encoder, "encode_views"):
+        return _Reader(_plain(encoder.tokenizer, encoder.name), encoder.max_length, encoder.tokenizer.pad_token_id)
+    if not hasattr(theirs, "get_embedding_dimension"):
         raise InputError(
             f"{type(encoder).__name__} is no transformer, so it has no ONNX form. Its calibrator alone can be exported."
         )
-    clone = copy.copy(encoder)
-    clone.model = copy.deepcopy(encoder.model).float().cpu().eval()
-    if isinstance(clone, Encoder):
-        clone.device = torch.device("cpu")
-    return clone
-
-
-def _reader(encoder: Any) -> tuple[Any, int]:
-    """Return the encoder's tokenizer and how many tokens it reads."""
-    theirs = encoder.model if isinstance(encoder, SentenceTransformerEncoder) else None
-    tokenizer = encoder.tokenizer if theirs is None else theirs.tokenizer
-    if getattr(tokenizer, "backend_tokenizer", None) is None:
-        raise InputError(
-            f"{encoder.name!r} reads text with a {type(tokenizer).__name__}, which cannot be written as {TOKENIZER}; only a "
-            "transformer with a fast tokenizer can be exported. Its calibrator alone can be."
-        )
-    if theirs is None:
-        return tokenizer, encoder.max_length
     if theirs.default_prompt_name is not None:
         raise InputError(
             f"{encoder.name!r} puts the prompt {theirs.default_prompt_name!r} before each text, which the exported model "
-            "would not. Set its default_prompt_name to None and fit anew, or export the calibrator alone."
+            "would not. Set its default_prompt_name to None and fit again, or export the calibrator alone."
         )
-    return tokenizer, int(min(theirs.max_seq_length or tokenizer.model_max_length, 10**6))
+    limit = int(min(theirs.max_seq_length or theirs.tokenizer.model_max_length, 10**6))
+    return _Reader(_plain(theirs.tokenizer, encoder.name), limit, theirs.tokenizer.pad_token_id)
 
 
-def _save_tokenizer(tokenizer: Any, path: Path) -> None:
-    """Write the fast tokenizer without the truncation and padding of its last call."""
+def _reader_of_a_table(model: BertFlow) -> _Reader:
+    """Return how a model without a transformer reads text: all of it."""
+    table = model.parts[0].view.as_table()
+    if table is None:
+        raise InputError(
+            f"{type(model.parts[0].view).__name__} has no ONNX form. Its calibrator alone can be exported."
+        )
+    special = (number for number, token in table.tokenizer.get_added_tokens_decoder().items() if token.special)
+    return _Reader(copy.deepcopy(table.tokenizer), 10**6, next(special, 0))
+
+
+def _plain(tokenizer: Any, name: str) -> Any:
+    """Return the fast tokenizer without the truncation and padding of its last call."""
+    if getattr(tokenizer, "backend_tokenizer", None) is None:
+        raise InputError(
+            f"{name!r} reads text with a {type(tokenizer).__name__}, which cannot be written as {TOKENIZER}; only a "
+            "transformer with a fast tokenizer can be exported. Its calibrator alone can be."
+        )
     plain = copy.deepcopy(tokenizer.backend_tokenizer)
     plain.no_truncation()
     plain.no_padding()
-    plain.save(str(path))
+    return plain
 
 
 def _texts() -> list[str]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,13 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bertflow.calibrators import Calibrator, FlowCalibrator
-from bertflow.encoders.pooling import pool
-from bertflow.encoders.transformer import Encoder
+from bertflow.calibrators import Calibrator
 from bertflow.errors import InputError
-from bertflow.flows import Glow
 from bertflow.flows.folded import COUPLINGS, FoldedFlow, fold_arrays
 from bertflow.flows.folding import TORCH
+from bertflow.model import BertFlow
+from bertflow.parts import Part
 
 OPSET, IR_VERSION = 18, 8  # old enough for onnxruntime 1.16, which was tried
 ONE_FILE = 2_000_000_000  # bytes of weights that fit into one file; protobuf ends at 2 GiB
@@ -32,37 +30,44 @@ class WholeModel(nn.Module):
     """Token ids (n, tokens) and their attention mask → calibrated sentence vectors (n, k).
 
     Args:
-        encoder: An ``Encoder`` or ``SentenceTransformerEncoder``, float32 and on the CPU.
-        head: From ``calibrator_module``.
+        model: Its encoder, where it needs one, in float32 and on the CPU.
+        pad_token_id: The token that stands where a text has none at all.
     """
 
-    def __init__(self, encoder: Any, head: nn.Module) -> None:
+    def __init__(self, model: BertFlow, pad_token_id: int) -> None:
         super().__init__()
-        self.transformer, self.head = encoder.model, head
-        self.pooling = encoder.pooling if isinstance(encoder, Encoder) else None
+        needed = any(part.view.needs_encoder for part in model.parts)
+        self.transformer = getattr(model.encoder, "model", None) if needed else None
+        self.pools_itself = not hasattr(model.encoder, "encode_views") if needed else False
+        self.head = _Head(model.parts, pad_token_id)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Encode, pool, calibrate."""
-        inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
-        if self.pooling is None:
-            return self.head(self.transformer(inputs)["sentence_embedding"].float())
-        states = self.transformer(**inputs, output_hidden_states=True).hidden_states
-        return self.head(pool(states, attention_mask, self.pooling))
+        """Encode, view, calibrate."""
+        return self.head(self._states(input_ids, attention_mask), input_ids, attention_mask)
+
+    def _states(self, ids: Tensor, mask: Tensor) -> Any:
+        if self.transformer is None:
+            return ()
+        if self.pools_itself:
+            return self.transformer({"input_ids": ids, "attention_mask": mask})["sentence_embedding"]
+        return self.transformer(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states
 
 
-class _Affine(nn.Module):
-    """(x − mean) @ kernel, in this order: folded into one bias, a mean far from zero would cost digits of float32."""
+class _Head(nn.Module):
+    """Views with their calibrators, side by side."""
 
-    mean: Tensor
-    kernel: Tensor
-
-    def __init__(self, mean: Any, kernel: Any) -> None:
+    def __init__(self, parts: Sequence[Part], pad_token_id: int) -> None:
         super().__init__()
-        self.register_buffer("mean", _float32(mean))
-        self.register_buffer("kernel", _float32(kernel))
+        self.views = nn.ModuleList(part.view.as_module(pad_token_id) for part in parts)
+        self.calibrators = nn.ModuleList(calibrator_module(part.calibrator) for part in parts)
+        self.scales = [part.scale for part in parts]
 
-    def forward(self, x: Tensor) -> Tensor:
-        return (x - self.mean) @ self.kernel
+    def forward(self, states: Any, ids: Tensor, mask: Tensor) -> Tensor:
+        found = [
+            scale * calibrator(view(states, ids, mask))
+            for scale, view, calibrator in zip(self.scales, self.views, self.calibrators, strict=True)
+        ]
+        return torch.cat(found, dim=1) if len(found) > 1 else found[0]
 
 
 def _put(x: Tensor, columns: slice, part: Tensor) -> Tensor:
@@ -91,26 +96,12 @@ class _Flow(nn.Module):
         return self.names.map(self.get_buffer)(x, GRAPH)
 
 
-class _ReadableFlow(nn.Module):
-    """A flow whose coupling has no folded form, layer by layer."""
-
-    def __init__(self, flow: Glow) -> None:
-        super().__init__()
-        self.flow = deepcopy(flow).cpu().float()
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.flow(x)[0]
-
-
 def calibrator_module(calibrator: Calibrator) -> nn.Module:
     """Return a fitted calibrator as a float32 module from (n, d) to (n, k)."""
-    if isinstance(calibrator, FlowCalibrator):
-        if calibrator.coupling not in COUPLINGS:
-            return _ReadableFlow(calibrator.flow_)
-        return _Flow(fold_arrays(calibrator.get_state()[1], calibrator.coupling))
-    if hasattr(calibrator, "mean_") and hasattr(calibrator, "kernel_"):
-        return _Affine(calibrator.mean_, calibrator.kernel_)
-    raise InputError(f"{type(calibrator).__name__} has no ONNX form; a flow and the affine calibrators have.")
+    coupling = getattr(calibrator, "coupling", None)  # of a flow; one that has no folded form goes layer by layer
+    if coupling in COUPLINGS:
+        return _Flow(fold_arrays(calibrator.get_state()[1], coupling))
+    return calibrator.as_module().cpu().float()
 
 
 def write_graph(module: nn.Module, inputs: dict[str, Tensor], axes: tuple[str, ...], path: Path, name: str) -> None:
