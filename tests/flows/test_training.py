@@ -376,7 +376,7 @@ def test_one_divergence_is_set_back_and_the_fit_goes_on(harm, fraction, caplog, 
     assert counts[:15] == list(range(1, 16))
     assert counts[-20:] == list(range(counts[-1] - 19, counts[-1] + 1))
     assert counts[-1] < len(counts)  # the moments were forgotten
-    assert "going on at half the learning rate" in caplog.text
+    assert "continuing at half the learning rate" in caplog.text
     assert rates[:15] == [2e-3] * 15
     assert set(rates[16:]) == {1e-3}
     assert bits(flow, x) < start

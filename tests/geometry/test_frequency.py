@@ -110,7 +110,7 @@ def test_a_malformed_line_is_named(tmp_path, line):
 def test_repeated_words_and_empty_files_are_refused(tmp_path):
     path = tmp_path / "counts.txt"
     path.write_text("tea 3\ncat 2\ntea 1\n")
-    with pytest.raises(InputError, match=r"line 3, counts 'tea' again"):
+    with pytest.raises(InputError, match=r"line 3, counts 'tea' twice"):
         read_word_counts(path)
     path.write_text("\n\n")
     with pytest.raises(InputError, match="holds no word count"):

@@ -205,7 +205,7 @@ def test_distilbert_has_a_head_of_its_own_kind(tiny, tmp_path, sentences):
     assert decompose_masked_lm(encoder, sentences, counts, contexts=20).dot_product.contexts == 20
 
 
-@pytest.mark.parametrize(("kind", "message"), [("gpt2", "no masked language model"), ("bert", "without its masked")])
+@pytest.mark.parametrize(("kind", "message"), [("gpt2", "no masked language model"), ("bert", "has no masked")])
 def test_models_without_a_head_say_so(tiny, kind, message, sentences):
     with pytest.raises(InputError, match=message):
         decompose_masked_lm(Encoder(tiny(kind), device="cpu"), sentences, np.ones(100, dtype=np.int64))

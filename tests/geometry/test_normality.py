@@ -39,7 +39,7 @@ def test_known_higher_moments():
     assert normality(exponential).skewness == pytest.approx(2, abs=0.1)
 
 
-def test_mardia_sees_what_no_linear_map_can_mend():
+def test_mardia_sees_what_no_linear_map_changes():
     x = noise(20_000, 8) * np.where(np.arange(20_000) % 2, 1.0, 2.0)[:, None]  # a Gaussian of two sizes
     expected = (1 + 16) / 2 / (2.5**2)  # E s⁴ / (E s²)²
     found = normality(x)

@@ -22,7 +22,7 @@ def test_tokens_without_a_count_are_the_rarest_or_left_out():
 @pytest.mark.parametrize(
     ("ids", "counts", "message"),
     [
-        ([[0, 2]], [1, 1], "outside the 2 counts"),
+        ([[0, 2]], [1, 1], "not among the 2 counts"),
         ([[], []], [1, 1], "No sentence has a counted token"),
         ([[0]], [0, 0], "No token is counted"),
     ],

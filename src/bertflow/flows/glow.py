@@ -22,15 +22,15 @@ class GlowConfig:
     """The shape of a flow.
 
     Args:
-        dim: Dimensions d ≥ 2 of the data; any number, odd ones too.
-        levels: Levels L. After each but the last, half of the dimensions leave as finished latents. A level needs two
-            dimensions: for small d, levels that would have fewer are left out.
+        dim: Dimensions d ≥ 2 of the data, an even or odd number.
+        levels: Levels L. After each level but the last, half of the dimensions are finished latents. A level needs two
+            dimensions: for small d there are fewer levels.
         depth: Steps K of (actnorm, permutation, coupling) in each level.
         width: Hidden units of the couplings' networks.
         coupling: ``"additive"`` (the paper) or ``"affine"``.
         permutation: ``"reverse"`` (the reference code), ``"random"`` (the paper's text) or ``"linear"`` (Glow's PLU map).
         split: False keeps all dimensions to the end.
-        seed: Draws the networks' first weights and random permutations; the global generator is not touched.
+        seed: Of the networks' first weights and of random permutations; the global generator is not used.
     """
 
     dim: int
@@ -43,7 +43,7 @@ class GlowConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be built."""
+        """Refuse a shape that cannot be built."""
         for name, least in (("dim", 2), ("levels", 1), ("depth", 1), ("width", 1)):
             value = getattr(self, name)
             if not isinstance(value, Integral) or value < least:
@@ -55,7 +55,7 @@ class GlowConfig:
 
     @property
     def is_the_papers(self) -> bool:
-        """Whether couplings and permutations are the paper's, for which there are quicker ways to compute."""
+        """Whether couplings and permutations are the paper's, whose gradients are computed by hand."""
         return self.coupling == "additive" and self.permutation == "reverse"
 
     def level_dims(self) -> list[int]:
@@ -128,7 +128,7 @@ class Glow(Bijection):
             nn.ModuleList(Step(dim, config, generator) for _ in range(config.depth)) for dim in config.level_dims()
         )
         dims = config.level_dims()
-        #: dimensions that leave after each level; the last level's all do
+        #: how many dimensions are finished after each level; after the last level, all
         self.leaving = [a - b for a, b in pairwise(dims)] + [dims[-1]]
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -143,7 +143,7 @@ class Glow(Bijection):
         return torch.cat(finished, dim=1), total
 
     def inverse(self, z: Tensor) -> Tensor:
-        """Map latents back to data, exactly but for rounding."""
+        """Map latents back to data, exactly except for rounding."""
         finished = z.split(self.leaving, dim=1)
         x = z[:, :0]
         for steps, done in zip(reversed(self.levels), reversed(finished), strict=True):
@@ -154,9 +154,9 @@ class Glow(Bijection):
 
     @torch.no_grad()
     def initialize(self, x: Tensor, reducer: Reducer = ALONE) -> None:
-        """Set every actnorm from ``x`` (n, d), the first batch or more, so that it comes out with mean 0 and deviation 1.
+        """Set every actnorm from ``x`` (n, d), so that its output has mean 0 and standard deviation 1 there.
 
-        With a ``reducer``, ``x`` is this process's part of those rows.
+        With a ``reducer``, ``x`` is this process's part of the rows.
         """
         x = x.clone()
         for steps, leaving in zip(self.levels, self.leaving, strict=True):
@@ -170,12 +170,12 @@ class Glow(Bijection):
         return log_det - 0.5 * (z.square().sum(1) + self.config.dim * math.log(2 * math.pi))
 
     def bits_per_dim(self, x: Tensor) -> Tensor:
-        """Return the training objective (), −log p / (d·ln 2) averaged over rows. It is a density: below zero is normal."""
+        """Return the training objective (), the mean of −log p / (d·ln 2). It may be negative, since p is a density."""
         return -self.log_prob(x).mean() / (self.config.dim * math.log(2))
 
     @torch.no_grad()
     def sample(self, n: int, *, seed: int = 0, temperature: float = 1.0) -> Tensor:
-        """Draw ``n`` rows from the fitted density; a temperature below one keeps closer to its centre."""
+        """Draw ``n`` rows from the fitted density; with a temperature below one they are closer to its centre."""
         weight = next(self.parameters())
         generator = torch.Generator().manual_seed(seed)
         z = torch.randn(n, self.config.dim, generator=generator, dtype=torch.float64) * temperature

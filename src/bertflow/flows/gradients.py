@@ -1,8 +1,8 @@
 """The objective of a batch and its gradients, written into the flat gradient vector.
 
-For the paper's flow (additive couplings, reversed dimensions) the gradients are written out by hand: its tensors are so
-small that autograd would spend most of a step on its own bookkeeping. Other flows go through autograd.
-Neither waits for the device nor branches on a tensor, so that a step can be captured as a CUDA graph.
+For the paper's flow (additive couplings, reversed dimensions) the gradients are written by hand: its tensors are so small
+that most of a step with autograd is autograd's own bookkeeping. Other flows use autograd.
+No step waits for the device or branches on a tensor's value, so that it can be captured as a CUDA graph.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Objective:
 
     Args:
         flow: The flow.
-        no_decay: Parameters whose name ends so are exempt from weight decay.
+        no_decay: Parameters whose name ends like this are exempt from weight decay.
     """
 
     def __init__(self, flow: Glow, no_decay: tuple[str, ...] = ()) -> None:
@@ -46,12 +46,12 @@ class Objective:
 
     @staticmethod
     def _mirrored(flow: Glow) -> dict[str, int]:
-        """Which parameters are wanted back to front, and in which dimension."""
+        """Which parameters are kept in reversed order, and along which dimension."""
         return {}
 
 
 def objective(flow: Glow, no_decay: tuple[str, ...] = ()) -> Objective:
-    """Return the quickest objective that the flow's layers allow."""
+    """Return the fastest objective for the flow's layers."""
     return (AdditiveObjective if flow.config.is_the_papers else Objective)(flow, no_decay)
 
 
@@ -62,8 +62,8 @@ class AdditiveObjective(Objective):
     vectors hold all logscales, then all b in the same order, s is one exponential for the whole flow, and so are the last
     steps of the chain rule: with ∂log s and ∂(b·s) collected from all layers, ∂logscale = 3·∂log s and ∂b = s·∂(b·s).
 
-    Nothing is reversed here. The dimensions keep the places that they have in the data, and what a step would do to
-    reversed ones it does with mirrored parameters.
+    Nothing is reversed here. The dimensions stay in the order of the data. A step that would see them reversed uses
+    reversed ("mirrored") parameters instead.
     """
 
     def __init__(self, flow: Glow, no_decay: tuple[str, ...] = ()) -> None:
@@ -77,7 +77,7 @@ class AdditiveObjective(Objective):
         self.d_logscale, self.d_b = parameters.gradients[:count], parameters.gradients[count : 2 * count]
         self.scale, self.shift, self.d_log, self.d_shift = (torch.empty_like(self.b) for _ in range(4))
         of_step = [layer.endswith(".actnorm") for layer in layers]
-        #: 1 where ∂log s still lacks the part through b·s; a step's actnorm has it, as its x and b may all but cancel
+        #: 1 where ∂log s does not include the part through b·s yet; a step's actnorm includes it, as x + b may nearly cancel
         self.apart = torch.cat([torch.full((n,), float(not a)) for n, a in zip(sizes, of_step, strict=True)]).to(self.b)
         self.nats = flow.config.dim * math.log(2)
         self.d_log_det = SCALE_FACTOR / self.nats * (1 - self.apart)
@@ -97,7 +97,7 @@ class AdditiveObjective(Objective):
                 steps.append(_Step(t, *(views[f"levels.{i}.{j}.{part}"] for part in _Step.PARTS)))
                 t += 1
             self.levels.append((slice(start, stop), steps))
-            # its last dimensions leave: after an odd number of reversals these are the first columns
+            # the last dimensions are finished: after an odd number of reversals these are the first columns
             start, stop = (start + leaving, stop) if t % 2 else (start, stop - leaving)
 
     @staticmethod
@@ -148,15 +148,15 @@ class AdditiveObjective(Objective):
 
 @dataclass
 class _Layer:
-    """A layer (W·x + b)·s, and where its gradients go, as views of the flow's vectors; m outputs.
+    """A layer (W·x + b)·s with m outputs, and its gradients, as views of the flow's flat vectors.
 
     Args:
         scale: s (m,).
         shift: b·s (m,).
         b: The parameter (m,).
-        d_log: Gradient of log s, in a layer with weights without the part through b·s.
+        d_log: Gradient of log s; in a layer with weights, without the part through b·s.
         d_shift: Gradient of b·s.
-        weight: W (m, inputs); not in a step's actnorm.
+        weight: W (m, inputs); a step's actnorm has none.
         d_weight: Its gradient.
     """
 
@@ -176,7 +176,7 @@ class _Layer:
         return self.weight * self.column
 
     def take(self, gradient: Tensor, x: Tensor) -> None:
-        """Collect the gradients of W, s and b·s from that of the output (n, m) and the input (n, inputs)."""
+        """Compute the gradients of W, s and b·s from the output's gradient (n, m) and the input (n, inputs)."""
         torch.mm(gradient.T, x, out=self.d_weight).mul_(self.column)
         torch.sum(self.d_weight * self.weight, dim=1, out=self.d_log)
         torch.sum(gradient, dim=0, out=self.d_shift)
@@ -184,7 +184,7 @@ class _Layer:
 
 @dataclass
 class _Step:
-    """One step of flow, number ``t`` from 0; ``forward`` remembers what ``backward`` needs."""
+    """One step of flow, number ``t`` from 0; ``forward`` keeps what ``backward`` needs."""
 
     PARTS = ("actnorm", "coupling.net.actnorm1", "coupling.net.actnorm2", "coupling.net.linear3")
 
@@ -200,14 +200,14 @@ class _Step:
         self.d_log_of_changed = self._parts(self.actnorm.d_log)[1]
 
     def _parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Divide (…, d) into what the coupling keeps and what it changes."""
+        """Split (…, d) into the dimensions that the coupling keeps and those that it changes."""
         one, other = x.split(self.sizes, dim=-1)
         return (one, other) if self.t % 2 else (other, one)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (n, d) to (n, d)."""
         norm = self.actnorm
-        # the data's mean may be far from zero: it goes first, or float32 would lose digits
+        # the data's mean may be far from zero: subtract it first, or float32 loses digits
         self.y = torch.addcmul(norm.shift, x, norm.scale) if self.t else (x + norm.b).mul_(norm.scale)
         self.kept, changed = self._parts(self.y)
         self.v1, self.v2, self.v3 = self.first.fold(), self.second.fold(), self.third.fold()
@@ -217,16 +217,16 @@ class _Step:
         return self.y
 
     def backward(self, gradient: Tensor) -> None:
-        """Turn the gradient of the output (n, d) into that of the input, and collect those of the parameters."""
+        """Turn the output's gradient (n, d) into the input's, in place, and compute the parameters' gradients."""
         kept, changed = self._parts(gradient)
         self.third.take(changed, self.h2)
-        hidden = (changed @ self.v3).mul_(self.h2.sign())  # 1 where the ReLU let it pass, 0 elsewhere
+        hidden = (changed @ self.v3).mul_(self.h2.sign())  # 1 where the ReLU was active, 0 elsewhere
         self.second.take(hidden, self.h1)
         hidden = (hidden @ self.v2).mul_(self.h1.sign())
         self.first.take(hidden, self.kept)
         kept.addmm_(hidden, self.v1)
         torch.sum(gradient, dim=0, out=self.actnorm.d_shift)
         torch.sum(self.y.mul_(gradient), dim=0, out=self.actnorm.d_log)
-        # y is what left the coupling, not what left the actnorm: take off what the coupling added
+        # y is the coupling's output, not the actnorm's: subtract what the coupling added
         self.d_log_of_changed.sub_(self.third.d_log).addcmul_(self.third.d_shift, self.third.shift, value=-1)
         gradient.mul_(self.actnorm.scale)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from bertflow.errors import InputError
 from bertflow.flows.reducer import ALONE, Reducer
 
-FEW = 2**17  # numbers at once: what is computed on the way then stays in the processor's cache
+FEW = 2**17  # numbers at a time, so that intermediate results stay in the processor's cache
 SCALE_FACTOR = 3.0  # scales are exp(3·s): the reference code's factor, which only speeds their learning
 
 
@@ -64,14 +64,14 @@ class ActNorm(Bijection):
         """Give each dimension of ``x`` zero mean and unit variance; one that does not vary is scaled like the others.
 
         The statistics are taken in float64 (float32 squares overflow at 1e20), and the guard added to the deviation is
-        relative to the deviation of all dimensions: the reference code's absolute 1e-6, made free of the data's scale.
-        A constant dimension would get the scale 1e6 from that guard, once more in each actnorm of a stack, and overflow
-        at the first row that differs.
+        relative to the deviation of all dimensions. (The reference code's is 1e-6 at every scale of the data.) A constant
+        dimension is not scaled by the guard alone: it would get the scale 1e6 in each actnorm of a stack, and overflow at
+        the first row that differs.
         """
         mean, deviation = _moments(x, reducer)
-        if not deviation.isfinite().all():  # of no rows at all it is 0 / 0
+        if not deviation.isfinite().all():  # without rows it is 0 / 0
             raise InputError(
-                f"An actnorm is initialised from finite rows; x, of shape {tuple(x.shape)}, has none or others."
+                f"An actnorm is initialised from finite rows; x has shape {tuple(x.shape)} and no rows, NaN or infinity."
             )
         typical = deviation.square().mean().sqrt()
         guarded = torch.where(deviation > 1e-6 * typical, deviation + 1e-6 * typical, typical)
@@ -92,7 +92,7 @@ class ActNorm(Bijection):
 
 
 def _few(x: Tensor) -> Sequence[Tensor]:
-    """The rows: a few at a time on a CPU, all at once elsewhere."""
+    """Return the rows in blocks: small ones on a CPU, all rows together elsewhere."""
     return x.split(max(1, FEW // x.shape[1])) if x.device.type == "cpu" else (x,)
 
 
@@ -103,7 +103,7 @@ def _moments(x: Tensor, reducer: Reducer) -> tuple[Tensor, Tensor]:
     count = reducer.sum(torch.tensor(float(len(x)), dtype=torch.float64, device=x.device))
     mean = reducer.sum(torch.stack([rows.sum(0, dtype=torch.float64) for rows in parts]).sum(0)) / count
     squares = [torch.sub(rows, mean, out=wide[: len(rows)]).square_().sum(0) for rows in parts]
-    return mean, (reducer.sum(torch.stack(squares).sum(0)) / count).sqrt_()  # x.std is five times as slow
+    return mean, (reducer.sum(torch.stack(squares).sum(0)) / count).sqrt_()  # x.std takes five times as long
 
 
 class Permutation(Bijection):
@@ -141,14 +141,14 @@ class Permutation(Bijection):
 
     def reorder(self, x: Tensor) -> Tensor:
         """Return the output alone."""
-        return x.flip(1) if self.reverses else x.index_select(1, self.order)  # flip and its gradient are cheaper
+        return x.flip(1) if self.reverses else x.index_select(1, self.order)  # flip and its gradient are faster
 
     def inverse(self, z: Tensor) -> Tensor:  # noqa: D102
         return z.flip(1) if self.reverses else z.index_select(1, self.back)
 
 
 class InvertibleLinear(Bijection):
-    """A learned linear map z = x·Wᵀ with W = P·L·U, Glow's own generalisation of a permutation.
+    """A learned linear map z = x·Wᵀ with W = P·L·U: Glow's generalisation of a permutation.
 
     L has a unit diagonal and U the diagonal sign·exp(log_diagonal), so W stays invertible and log|det W| = Σ log_diagonal.
     Starts as a random rotation.
@@ -190,7 +190,7 @@ class InvertibleLinear(Bijection):
 
 
 class _ScaledLinear(nn.Module):
-    """Linear layer with output (Wx + bias)·exp(3·logscale); all zero at the start, so a coupling starts as the identity."""
+    """Linear layer with output (Wx + bias)·exp(3·logscale). It starts at zero, so that a coupling starts as the identity."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -199,7 +199,7 @@ class _ScaledLinear(nn.Module):
         self.logscale = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        scale = torch.exp(SCALE_FACTOR * self.logscale)  # on the weights: they are fewer than the outputs
+        scale = torch.exp(SCALE_FACTOR * self.logscale)  # applied to the weights, which are fewer than the outputs
         return nn.functional.linear(x, self.weight * scale[:, None], self.bias * scale)
 
 
@@ -208,7 +208,7 @@ class Conditioner(nn.Module):
 
     Args:
         inputs: Dimensions it reads.
-        outputs: Dimensions it answers with.
+        outputs: Dimensions of its output.
         width: Hidden units.
         generator: Draws the first weights from N(0, 0.05²).
     """
@@ -226,12 +226,12 @@ class Conditioner(nn.Module):
 
     @torch.no_grad()
     def initialize(self, x: Tensor, reducer: Reducer = ALONE) -> Tensor:
-        """Initialise both actnorms from ``x`` (n, inputs), which stays; return what the last layer gets (n, width)."""
+        """Initialise both actnorms from ``x`` (n, inputs), which is not changed; return the last layer's input (n, width)."""
         hidden = self.actnorm1.initialize_(self.linear1(x), reducer).relu_()
         return self.actnorm2.initialize_(self.linear2(hidden), reducer).relu_()
 
     def answers_nothing(self) -> bool:
-        """Whether g(x) = 0 for all x, as at the start."""
+        """Whether g(x) = 0 for all x, as before training."""
         return not (self.linear3.weight.any() or self.linear3.bias.any())
 
     def forward(self, x: Tensor) -> Tensor:
@@ -241,7 +241,7 @@ class Conditioner(nn.Module):
 
 
 class _Coupling(Bijection):
-    """Changes the second part of the dimensions by a function of the first, which passes unchanged."""
+    """Changes the second part of the dimensions by a function of the first part, which does not change."""
 
     outputs_per_dimension: int
 
@@ -266,12 +266,12 @@ class _Coupling(Bijection):
         return x
 
     def _change(self, second: Tensor, answer: Tensor) -> tuple[Tensor, Tensor]:
-        """Map the second part and give the log-determinant (n,), given the network's answer to the first."""
+        """Return the new second part and the log-determinant (n,), given the network's output for the first part."""
         raise NotImplementedError
 
 
 class AdditiveCoupling(_Coupling):
-    """[x1, x2] → [x1, x2 + g(x1)]: keeps volume, log-det 0 (NICE; the paper's choice).
+    """[x1, x2] → [x1, x2 + g(x1)]: the volume stays the same, log-det 0 (NICE; the paper's choice).
 
     Args:
         dim: Number of dimensions d ≥ 2; for odd d the second part is the larger.
@@ -292,8 +292,8 @@ class AdditiveCoupling(_Coupling):
 class AffineCoupling(_Coupling):
     """[x1, x2] → [x1, (x2 + shift)·s] with s between 1/2 and 2, shift and s functions of x1 (Real NVP).
 
-    The reference code offers sigmoid(scale + 2), which can shrink a dimension to nothing and makes the inverse blow up; the
-    bounded s = 2^tanh(scale) cannot, and starts at the identity.
+    The reference code offers s = sigmoid(scale + 2). It can come near 0, and then the inverse overflows. The s here,
+    2^tanh(scale), is bounded, and the coupling starts as the identity.
 
     Args:
         dim: Number of dimensions d ≥ 2; for odd d the second part is the larger.

@@ -1,4 +1,4 @@
-"""Adam on one flat vector: a flow has a hundred small parameters, and a step should not cost a hundred small updates."""
+"""Adam on one flat vector: a flow has a hundred small parameters, and one large update is faster than a hundred small ones."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from torch import Tensor, nn
 
 
 class FlatParameters:
-    """All parameters of a module in one vector, while the ``with`` block lasts; gradients likewise.
+    """All parameters of a module in one vector, and all gradients in another, inside a ``with`` block.
 
     First come those called ``logscale``, then ``loc`` and ``bias``, then the others, each kind in the module's order. In the
-    block the module's parameters are views of the vector, but for the mirrored ones: ``write`` and ``read`` copy them.
+    block the module's parameters are views of the vector, except the mirrored ones, which ``write`` and ``read`` copy.
 
     Args:
         module: The module; its parameters keep their names, shapes and values.
-        no_decay: Parameters whose name ends so are exempt from weight decay.
-        mirrored: By name, a dimension in which the vector holds the parameter back to front.
+        no_decay: Parameters whose name ends like this are exempt from weight decay.
+        mirrored: By name, the dimension along which the vector holds the parameter in reversed order.
     """
 
     def __init__(
@@ -35,25 +35,25 @@ class FlatParameters:
                 decays.zero_()
 
     def named(self, vector: Tensor) -> dict[str, Tensor]:
-        """Return the parts of a flat vector by the name of their parameter, as views of its shape."""
+        """Return the parts of a flat vector by their parameters' names, as views with the parameters' shapes."""
         parts = vector.split([parameter.numel() for parameter in self.parameters.values()])
         return {name: part.view_as(p) for (name, p), part in zip(self.parameters.items(), parts, strict=True)}
 
     @torch.no_grad()
     def write(self) -> None:
-        """Give the module the mirrored parameters' values."""
+        """Copy the mirrored parameters' values into the module."""
         values = self.named(self.values)
         for name, dim in self.mirrored.items():
             self.parameters[name].copy_(values[name].flip(dim))
 
     def read(self) -> None:
-        """Take the mirrored parameters' values from the module."""
+        """Copy the mirrored parameters' values from the module."""
         values = self.named(self.values)
         for name, dim in self.mirrored.items():
             values[name].copy_(self.parameters[name].detach().flip(dim))
 
     def __enter__(self) -> FlatParameters:
-        """Turn the module's parameters into views."""
+        """Make the module's parameters views of the vector."""
         values, gradients = self.named(self.values), self.named(self.gradients)
         for name, parameter in self._viewed():
             parameter.data, parameter.grad = values[name], gradients[name]
@@ -62,7 +62,7 @@ class FlatParameters:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give each parameter its own memory back."""
+        """Give each parameter its own memory again."""
         self.write()
         for _, parameter in self._viewed():
             parameter.data = parameter.data.clone()
@@ -82,10 +82,10 @@ class Adam:
     The reference code's optimiser is BERT's: p ← p − lr·(m/(√v + ε) + decay·p), without correction.
 
     Args:
-        parameters: What is optimised.
+        parameters: The parameters to optimise.
         beta2: Decay of the second moment.
         weight_decay: Decoupled decay of the parameters that are not exempt.
-        bias_correction: Whether the moments are corrected for their start at zero.
+        bias_correction: Whether to correct the moments for starting at zero.
         clip_norm: Largest norm of the gradient.
     """
 
@@ -100,7 +100,7 @@ class Adam:
         self.forget()
 
     def forget(self) -> None:
-        """Start the moments anew."""
+        """Reset the moments."""
         self.count = 0
         self.mean.zero_()
         self.square.zero_()
@@ -111,7 +111,7 @@ class Adam:
         self.update()
 
     def advance(self, rate: float) -> None:
-        """Set what differs from step to step; it lies on the device, where a captured ``update`` finds it."""
+        """Set what changes from step to step. It is on the device, so that a captured ``update`` can read it."""
         self.count += 1
         first, second = (1 - 0.9**self.count, 1 - self.beta2**self.count) if self.bias_correction else (1.0, 1.0)
         # m/c₁ / (√(v/c₂) + ε) = √c₂/c₁ · m / (√v + ε·√c₂)
@@ -120,12 +120,12 @@ class Adam:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Do what ``advance`` prepared; gradients that are not finite count as zero."""
+        """Apply the step that ``advance`` prepared; gradients that are not finite count as zero."""
         minus_rate, correction, epsilon = self.pace.unbind()
         gradient, values, change = self.parameters.gradients, self.parameters.values, self.change
         norm = torch.linalg.vector_norm(gradient)
         share = (self.clip_norm / (norm + 1e-6)).clamp(max=1.0).nan_to_num(0.0)
-        gradient.nan_to_num_(0.0, 0.0, 0.0).mul_(share)  # none of a batch that overflows
+        gradient.nan_to_num_(0.0, 0.0, 0.0).mul_(share)  # all zero for a batch that overflows
         self.mean.lerp_(gradient, 0.1)
         self.square.mul_(self.beta2).addcmul_(gradient, gradient, value=1 - self.beta2)
         torch.sqrt(self.square, out=change).add_(epsilon)

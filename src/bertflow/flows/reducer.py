@@ -1,4 +1,4 @@
-"""How several processes train one flow together: each computes its part of every batch, and their sums are shared."""
+"""How several processes train one flow together: each computes its part of every batch, and the results are summed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class Reducer(Protocol):
-    """What training asks of a group of processes; ``bertflow.scale.torchrun`` has one for torch.distributed.
+    """What training needs of a group of processes; ``bertflow.scale.torchrun`` has one for torch.distributed.
 
     Attributes:
         rank: This process's number, from 0.
@@ -20,7 +20,7 @@ class Reducer(Protocol):
     world_size: int
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """Return the sum of all processes' tensors of this shape, the same bits in each of them; may change ``tensor``."""
+        """Return the sum of all processes' tensors, bit for bit the same in each process; may change ``tensor``."""
 
 
 class Alone:
@@ -38,16 +38,16 @@ ALONE = Alone()
 
 
 def part(rows: Tensor, reducer: Reducer) -> Tensor:
-    """Return this process's share of rows (n, d): every world_size-th one; together the shares are all rows, once."""
+    """Return this process's share of rows (n, d): every world_size-th row, so that each row has one process."""
     return rows[reducer.rank :: reducer.world_size]
 
 
 def weighted(mean: Tensor, count: int, reducer: Reducer) -> tuple[Tensor, float]:
-    """Join the means () that all processes took over ``count`` rows of their own, none of them perhaps.
+    """Combine the means () of all processes, each over its own ``count`` rows, perhaps 0.
 
     Returns:
-        mean: Over all rows.
-        share: Of the rows, this process's.
+        mean: The mean over all rows.
+        share: This process's share of the rows.
     """
     if reducer.world_size == 1:
         return mean, 1.0

@@ -1,7 +1,7 @@
 """Maximum likelihood training of a flow. Knows nothing of text or scikit-learn.
 
-The objective is bits per dimension, −log p(x) / (d·ln 2). Densities, unlike probabilities, exceed one: for vectors whose
-dimensions vary by less than about 0.24 the objective of a perfect flow is *negative*, and the lower the better.
+The objective is bits per dimension, −log p(x) / (d·ln 2); lower is better. A density, unlike a probability, can exceed
+one: for vectors whose dimensions vary by less than about 0.24 the objective of a perfect flow is *negative*.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ logger = logging.getLogger(__name__)
 
 Callback: TypeAlias = Callable[[dict[str, Any]], None]
 
-DIVERGED = 10.0  # bits/dim above the start: no honest state gets there
+DIVERGED = 10.0  # bits/dim above the start: a run that works never gets there
 MAX_SETBACKS = 3
-STEPS_BETWEEN_CHECKS = 10  # at least: on small corpora an epoch is a few steps, and patience would end in the warm-up
+STEPS_BETWEEN_CHECKS = 10  # or more: an epoch of few rows is a few steps, and patience would end in the warm-up
 WATCHED_ROWS = 1024  # of the training rows, where none are held out
-SMALL_BATCH = 262_144  # numbers, under which threads cost more than they give; on a busy machine a hundred times more
-MIN_HELD_OUT = 64  # rows: fewer are not held out of a first fit, which needs every row more
+SMALL_BATCH = 262_144  # numbers; below, several threads are slower than one, on a busy machine a hundred times
+MIN_HELD_OUT = 64  # rows: where these would be fewer, a first fit needs every row and holds none out
 
 
 @dataclass
@@ -46,8 +46,8 @@ class History:
         losses: Bits/dim of each batch, before its step.
         validation: (step, held-out bits/dim) of each check.
         best_step: The step whose state was kept.
-        stopped_early: Whether the held-out likelihood had stopped improving.
-        setbacks: Times the run diverged and was set back to its best state.
+        stopped_early: Whether the run ended because the held-out likelihood did not improve any more.
+        setbacks: How often the run diverged and was set back to its best state.
         flat_dimensions: Dimensions without variation, which were trained with a little noise.
     """
 
@@ -59,7 +59,7 @@ class History:
     flat_dimensions: list[int] = field(default_factory=list)
 
     def summary(self) -> dict[str, Any]:
-        """Return the few figures worth keeping, as JSON."""
+        """Return the few numbers to keep with a model, as JSON."""
         rest = asdict(self)
         losses, validation = rest.pop("losses"), rest.pop("validation")
         tail = [bits for bits in losses[-20:] if math.isfinite(bits)]  # JSON has no NaN
@@ -71,7 +71,7 @@ class History:
         }
 
 
-@torch.inference_mode(False)  # callers often sit under no_grad, as encoders do
+@torch.inference_mode(False)  # callers are often under no_grad, as encoders are
 def train(
     flow: Glow,
     x: Tensor,
@@ -90,14 +90,14 @@ def train(
         flow: The flow; its parameters' dtype and device are those of the computation.
         x: Data (n, d), finite, on any device.
         config: A preset's name or a configuration.
-        seed: Fixes shuffling and the held-out rows; the global generator is not touched.
-        initialize: Set the actnorms from the data first; False continues from the flow's present state.
-        min_held_out: Hold rows out only where ``config.validation_fraction`` of them are this many.
+        seed: Of shuffling and of the choice of held-out rows; the global generator is not used.
+        initialize: Set the actnorms from the data first; False continues from the flow's current state.
+        min_held_out: Hold rows out only where ``config.validation_fraction`` of them are this many or more.
         callbacks: Each is called after every step with ``{"step", "steps", "epoch", "bits_per_dim", "learning_rate"}``
             and, after a check, ``"validation_bits_per_dim"``.
         show_progress_bar: Show a bar with the bits per dimension.
         reducer: The processes that train this flow together. Each calls this with the same arguments, computes its part of
-            every batch and ends with the same flow, that of one process but for rounding.
+            every batch and ends with the same flow, which is that of one process except for rounding.
 
     Returns:
         The history of the run.
@@ -119,7 +119,7 @@ def train(
 
 @contextmanager
 def _threads_for(numbers: int) -> Iterator[None]:
-    """Compute batches of so many numbers by one thread if they are small, else by all."""
+    """Use one thread if a batch has few numbers, otherwise all threads."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1 if numbers < SMALL_BATCH else threads)
     try:
@@ -129,7 +129,7 @@ def _threads_for(numbers: int) -> Iterator[None]:
 
 
 class _Run:
-    """One training run: the loop, its checks and its safety net."""
+    """One training run: the loop, its checks, and what happens when it diverges."""
 
     def __init__(
         self,
@@ -155,10 +155,10 @@ class _Run:
         self.update = make_update(self.objective, self.optimizer, reducer)
         self.first, self.best = self.parameters.values.clone(), self.parameters.values.clone()
         watched = rows[:: math.ceil(len(rows) / WATCHED_ROWS)] if held_out is None else held_out
-        # the part is taken after the noise, of which each process must draw all, to stay in step with the others
+        # noise first, then this process's part: every process must draw the same random numbers
         self.watched = part(with_noise(watched, noise, generator), reducer)
         self.first_bits = self.last_bits = self._watched_bits()
-        # not the first state's: a warm-up may pass through worse ones, and patience would end there
+        # not that of the first state: a warm-up may pass through worse states, and patience would end there
         self.best_bits = math.inf
         self.checks_since_best = 0
         self.rate_factor = 1.0
@@ -172,14 +172,14 @@ class _Run:
                 seen += len(rows)
                 log = {"step": step, "steps": self.steps, "epoch": seen / len(self.rows)}
                 log |= {"bits_per_dim": bits, "learning_rate": rate}
-                if self._diverged(bits) and self._diverged(self._watched_bits()):  # not just one odd batch
+                if self._diverged(bits) and self._diverged(self._watched_bits()):  # not just one batch
                     self._set_back(step, bits)
                 elif step % self.check_every == 0 or step == self.steps:
                     log |= self._check(step)
                 _announce(bits)
                 bar.update()
                 bar.set_postfix_str(f"{bits:.3f} bits/dim")
-                if callbacks:  # which may look at the flow, and change it
+                if callbacks:  # which may read and change the flow
                     self.parameters.write()
                     for callback in callbacks:
                         callback(log)
@@ -244,7 +244,7 @@ class _Run:
     @torch.no_grad()
     def _set_back(self, step: int, bits: float) -> None:
         self.parameters.values.copy_(self.best)
-        self.last_bits = math.inf  # of the state just left: if the run ends here, the best one stays
+        self.last_bits = math.inf  # of the diverged state: if the run ends here, the best state is kept
         self.optimizer.forget()
         self.rate_factor /= 2
         self.history.setbacks += 1
@@ -253,7 +253,7 @@ class _Run:
             step,
             bits,
             self.history.best_step,
-            "stopping there" if self.history.setbacks >= MAX_SETBACKS else "going on at half the learning rate",
+            "stopping there" if self.history.setbacks >= MAX_SETBACKS else "continuing at half the learning rate",
         )
 
 
@@ -261,8 +261,8 @@ def _checked(x: Tensor, flow: Glow) -> Tensor:
     x = x.to(next(flow.parameters()))
     if x.ndim != 2 or not len(x) or x.shape[1] != flow.config.dim:
         raise InputError(f"This flow is trained on rows of {flow.config.dim} dimensions; x has shape {tuple(x.shape)}.")
-    if not all(extreme.isfinite() for extreme in torch.aminmax(x)):  # which hand NaN on
-        raise InputError(f"x has NaN or infinity, or values beyond {x.dtype}: remove or mend those rows.")
+    if not all(extreme.isfinite() for extreme in torch.aminmax(x)):  # both are NaN if one value is
+        raise InputError(f"x has NaN or infinity, or values beyond {x.dtype}: remove or correct those rows.")
     return x
 
 

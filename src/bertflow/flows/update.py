@@ -33,10 +33,10 @@ class Update:
 
 
 class CapturedUpdate(Update):
-    """The same some three hundred kernels, sent to the GPU at once.
+    """The same step as one CUDA graph: about three hundred kernels are launched together.
 
-    One by one they take longer to send than to run. The first batch is captured; batches of another size, such as the
-    last of an epoch, go the plain way, and so do all of them should the capture fail.
+    Launched one by one they take longer to launch than to run. The first batch is captured. Batches of another size, such as
+    the last of an epoch, take the plain step, and so do all batches if the capture fails.
     """
 
     graph: torch.cuda.CUDAGraph | None = None
@@ -56,7 +56,7 @@ class CapturedUpdate(Update):
 
     def _capture(self, rows: Tensor) -> None:
         self.rows = rows.clone()
-        self.optimizer.advance(0.0)  # the steps of the warm-up change nothing but the moments
+        self.optimizer.advance(0.0)  # the warm-up steps change only the moments
         graph, aside = torch.cuda.CUDAGraph(), torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         try:
@@ -68,7 +68,7 @@ class CapturedUpdate(Update):
                 self.bits = self._step()
             self.graph = graph
         except RuntimeError as error:
-            logger.info("The step could not be captured as a CUDA graph (%s); it is sent kernel by kernel.", error)
+            logger.info("The step could not be captured as a CUDA graph (%s); it runs kernel by kernel.", error)
         self.optimizer.forget()
 
     def _step(self) -> Tensor:
@@ -78,7 +78,7 @@ class CapturedUpdate(Update):
 
 
 class SharedUpdate(Update):
-    """The same by several processes, each with its part of the batch; all take the same step.
+    """The same step by several processes, each with its part of the batch.
 
     Args:
         objective: As above.
@@ -100,7 +100,7 @@ class SharedUpdate(Update):
 
 
 def make_update(objective: Objective, optimizer: Adam, reducer: Reducer = ALONE) -> Update:
-    """Return the update that suits the processes and the parameters' device."""
+    """Return the update for the processes and the parameters' device."""
     if reducer.world_size > 1:
         return SharedUpdate(objective, optimizer, reducer)
     kind = CapturedUpdate if optimizer.mean.device.type == "cuda" else Update

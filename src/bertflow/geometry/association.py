@@ -1,4 +1,4 @@
-"""How two columns of figures go together: rank correlation, and groups of equal size along one of them."""
+"""How two columns of numbers are related: rank correlation, and groups of equal size by one of them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Vector: TypeAlias = npt.NDArray[np.float64]
 
 
 def spearman(a: npt.ArrayLike, b: npt.ArrayLike) -> float | None:
-    """Spearman's correlation ×100 of (n,) with (n,); None where one of them is constant, as it has no ranks."""
-    from scipy.stats import spearmanr  # a second of import
+    """Spearman's correlation ×100 of (n,) with (n,); None where one of them is constant."""
+    from scipy.stats import spearmanr  # the import takes a second
 
     left, right = columns(a, b)
     if len(left) < 2 or left.min() == left.max() or right.min() == right.max():
@@ -23,7 +23,7 @@ def spearman(a: npt.ArrayLike, b: npt.ArrayLike) -> float | None:
 
 
 def quantile_groups(values: npt.ArrayLike, groups: int) -> list[npt.NDArray[np.int64]]:
-    """Return the indices of the lowest values, of the next…: ``groups`` groups of nearly equal size, none empty."""
+    """Return the indices of the lowest values, of the next, and so on: groups of nearly equal size, none empty."""
     (array,) = columns(values)
     if groups < 1:
         raise InputError(f"{groups} groups were asked for; at least 1 was expected.")
@@ -31,11 +31,11 @@ def quantile_groups(values: npt.ArrayLike, groups: int) -> list[npt.NDArray[np.i
 
 
 def columns(*arrays: npt.ArrayLike) -> list[Vector]:
-    """Return the arrays as float64 of one length (n,), n > 0, without NaN."""
+    """Return the arrays in float64; they must have one length (n,), n > 0, and no NaN."""
     found: list[Any] = [np.asarray(array, dtype=np.float64) for array in arrays]
     shapes = {array.shape for array in found}
     if len(shapes) > 1 or found[0].ndim != 1 or not len(found[0]):
         raise InputError(f"Columns of one length (n,) were expected; these have the shapes {sorted(shapes)}.")
     if any(np.isnan(array).any() for array in found):
-        raise InputError("The columns hold NaN: remove or mend those rows.")
+        raise InputError("The columns hold NaN: remove or correct those rows.")
     return found

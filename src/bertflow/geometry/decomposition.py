@@ -1,15 +1,14 @@
-"""What is in a language model's logit? The paper's equation, h·w ≈ PMI(x, c) + log p(x) + λ(c), put to the test.
+"""What is in a language model's logit? A test of the paper's equation, h·w ≈ PMI(x, c) + log p(x) + λ(c).
 
-A language model predicts word x in context c by the dot product of a context vector h and a word vector w; well trained,
-it is log p(x|c) up to a constant λ(c) of the context (Yang et al., ICLR 2018), and log p(x|c) = PMI(x, c) + log p(x). If
-log p(x) is a large part of it, then word frequency is written into the space that h and w share.
+A language model predicts word x in context c by the dot product of a context vector h and a word vector w. In a well
+trained model this is log p(x|c) up to a constant λ(c) of the context (Yang et al., ICLR 2018), and log p(x|c) = PMI(x, c) +
+log p(x). If log p(x) is a large part of it, the space of h and w depends on word frequency.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -17,22 +16,23 @@ import numpy.typing as npt
 from bertflow.arrays import Matrix, as_matrix
 from bertflow.errors import InputError
 from bertflow.geometry.association import Vector, columns
+from bertflow.geometry.figures import Figures
 from bertflow.geometry.frequency import PAPER_BINS, Bin
 
 
 @dataclass(frozen=True)
 class LogitShares:
-    """What the logits of a group of words vary with; the context's own level λ(c) is taken out first.
+    """What the logits of a group of words depend on; the context's own level λ(c) is subtracted first.
 
     Args:
         ranks: Frequency ranks (start, stop) of the words, from 0, stop not included.
         words: How many.
         log_frequency: Mean natural logarithm of their frequencies.
-        logit: Mean logit, as a difference from the mean over all words; it falls with rarity if the equation holds.
+        logit: Mean logit, minus the mean over all words; if the equation holds, it is lower for rarer words.
         explained: Share of the variance that log p(x) explains, with one slope for all contexts.
-        constant: Share that is the same in every context, whatever the cause: the most that a property of the word alone,
-            such as frequency, could explain. The rest depends on the context, as PMI does.
-        slope: Logit per unit of log p(x), 1 in the equation; None, as the shares, where words or logits do not differ.
+        constant: Share that is the same in every context, for any reason: the most that a property of the word alone, such
+            as frequency, could explain. The rest depends on the context, as PMI does.
+        slope: Logit per unit of log p(x), 1 in the equation. It and the shares are None where words or logits do not differ.
     """
 
     ranks: Bin
@@ -45,29 +45,25 @@ class LogitShares:
 
 
 @dataclass(frozen=True)
-class Decomposition:
-    """The equation's test.
+class Decomposition(Figures):
+    """Results of testing the equation.
 
     Args:
-        contexts: How many contexts were looked at.
+        contexts: How many contexts were used.
         overall: Over all counted words.
-        bins: By frequency rank; within a narrow bin frequency varies little, and so explains less.
+        bins: By frequency rank; within a narrow bin frequency varies little, so it explains less.
     """
 
     contexts: int
     overall: LogitShares
     bins: tuple[LogitShares, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values."""
-        return asdict(self)
-
 
 class LogitDecomposer:
-    """Adds up logits batch by batch, so that contexts × vocabulary need not fit in memory.
+    """Sums logits batch by batch, so that contexts × vocabulary need not fit in memory.
 
     Args:
-        counts: How often each of the V words or tokens occurs, (V,); those with 0 are left out, as log p is unknown.
+        counts: How often each of the V words or tokens occurs, (V,); those with 0 are left out, as their log p is unknown.
         bins: Frequency ranks (start, stop), from 0.
 
     Example:
@@ -93,7 +89,7 @@ class LogitDecomposer:
         self._products = np.zeros(len(self._spans))
 
     def add(self, logits: object) -> LogitDecomposer:
-        """Take in the logits (m, V) of m contexts. Returns itself."""
+        """Add the logits (m, V) of m contexts. Returns itself."""
         batch = as_matrix(logits, "logits")
         if batch.shape[1] != self._vocabulary:
             raise InputError(f"The logits are of {batch.shape[1]} words, the counts of {self._vocabulary}.")
@@ -109,7 +105,7 @@ class LogitDecomposer:
         return self
 
     def result(self) -> Decomposition:
-        """Return the shares of all contexts seen so far."""
+        """Return the shares over all contexts that were added."""
         if not self._contexts:
             raise InputError("No context has been added.")
         overall, *bins = (self._shares(i, span) for i, span in enumerate(self._spans) if span)
@@ -136,7 +132,7 @@ class LogitDecomposer:
 
 
 def decompose_logits(logits: object, counts: npt.ArrayLike, bins: Sequence[Bin] = PAPER_BINS) -> Decomposition:
-    """Tell how much of the logits' variance over words is word frequency.
+    """Measure how much of the logits' variance over words is word frequency.
 
     Args:
         logits: (contexts, V): the dot products of context and word vectors, without the output bias, which is no part of

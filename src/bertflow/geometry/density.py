@@ -1,20 +1,20 @@
-"""Holes: is a vector's log-density under a fitted model low where its neighbours are far?"""
+"""Holes in a space: is a vector's log-density under a fitted model low where its neighbours are far away?"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from bertflow.errors import InputError
 from bertflow.geometry.association import Vector, columns, quantile_groups, spearman
+from bertflow.geometry.figures import Figures
 
 
 @dataclass(frozen=True)
 class DensityGroup:
-    """Sentences with neighbours at a similar distance.
+    """Sentences whose neighbours are similarly far away.
 
     Args:
         sentences: How many.
@@ -28,22 +28,18 @@ class DensityGroup:
 
 
 @dataclass(frozen=True)
-class DensityProfile:
+class DensityProfile(Figures):
     """Log-density against the distance to nearest neighbours.
 
     Args:
         sentences: How many.
-        correlation: Spearman ×100; near −100 where the model finds unlikely just what lies alone.
+        correlation: Spearman ×100; near −100 where the unlikely vectors are those without near neighbours.
         groups: From the densest region to the sparsest.
     """
 
     sentences: int
     correlation: float | None
     groups: tuple[DensityGroup, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values."""
-        return asdict(self)
 
 
 def density_profile(log_density: npt.ArrayLike, distances: npt.ArrayLike, groups: int = 5) -> DensityProfile:
@@ -67,9 +63,9 @@ def density_profile(log_density: npt.ArrayLike, distances: npt.ArrayLike, groups
 
 
 def robust_z(log_density: npt.ArrayLike) -> Vector:
-    """(value − median) / (1.4826 · median absolute deviation), (n,): standard deviations, were the values Gaussian.
+    """(value − median) / (1.4826 · median absolute deviation), (n,): for Gaussian values, standard deviations.
 
-    Unlike mean and deviation, the median does not move for the outliers that are looked for; −inf stays −inf.
+    Unlike mean and deviation, the median does not depend on the outliers that are looked for; −inf stays −inf.
     """
     (values,) = columns(log_density)
     middle = float(np.median(values))
@@ -80,5 +76,5 @@ def robust_z(log_density: npt.ArrayLike) -> Vector:
 def _floored(values: Vector) -> Vector:
     finite = np.isfinite(values)
     if not finite.any():
-        raise InputError("No vector has a finite log-density: the model does not know this kind of vector at all.")
+        raise InputError("No vector has a finite log-density: all are far from those that the model was fitted on.")
     return np.maximum(values, values[finite].min())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from bertflow.errors import InputError
+from bertflow.geometry.figures import Figures
 from bertflow.geometry.rows import Rows, moments_of
 
 
@@ -17,9 +17,9 @@ class Dimension:
 
     Args:
         index: From 0.
-        mean: Of the vectors' values there.
+        mean: Mean of the vectors' values there.
         deviation: Their standard deviation.
-        share: Its part of the mean cosine, 0 to 1.
+        share: Its share of the mean cosine, 0 to 1.
     """
 
     index: int
@@ -29,14 +29,14 @@ class Dimension:
 
 
 @dataclass(frozen=True)
-class RogueDimensions:
+class RogueDimensions(Figures):
     """How the mean cosine of random rows is spread over the dimensions.
 
     Args:
         dim: d.
-        mean_cosine: Σ of all contributions, a row with itself included.
+        mean_cosine: Sum of all contributions; pairs of a row with itself are included.
         top: The dimensions with the largest shares, largest first.
-        half: How many of the strongest dimensions make up half of the mean cosine; d/2 if all took part alike.
+        half: How many of the strongest dimensions make half of the mean cosine; d/2 if all contributed the same.
         outliers: Dimensions whose mean lies more than ``threshold`` of their own deviations from 0, by index.
         threshold: That number, 3 by default.
     """
@@ -48,18 +48,14 @@ class RogueDimensions:
     outliers: tuple[int, ...]
     threshold: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values."""
-        return asdict(self)
-
 
 def rogue_dimensions(rows: Rows, *, top: int = 5, threshold: float = 3.0) -> RogueDimensions:
     """Find the dimensions that dominate cosine.
 
     The cosine of u and v is Σ uᵢvᵢ over vectors of length one, so dimension i contributes E[uᵢvᵢ] to the mean cosine of
-    random pairs. Over all pairs, a row with itself included, that is E[uᵢ]²: never negative, and within 1/n of the
-    published estimate over sampled pairs. The share is E[uᵢ]² / Σⱼ E[uⱼ]². Of vectors without a common direction the mean
-    cosine is near 0, and shares are shares of noise: look at ``mean_cosine`` first.
+    random pairs. Over all pairs, those of a row with itself included, this is E[uᵢ]²: never negative, and within 1/n of the
+    published estimate over sampled pairs. The share is E[uᵢ]² / Σⱼ E[uⱼ]². For vectors without a common direction the mean
+    cosine is near 0, and the shares are shares of noise: look at ``mean_cosine`` first.
 
     Args:
         rows: An (n, d) array, memory map or tensor, or a re-iterable of batches; see ``bertflow.geometry.rows.blocks``.

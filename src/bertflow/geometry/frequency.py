@@ -6,15 +6,16 @@ import logging
 import re
 import reprlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
 
 from bertflow.arrays import Matrix, as_matrix
 from bertflow.errors import InputError
+from bertflow.geometry.figures import Figures
 from bertflow.storage.text_files import place, read_lines
 
 logger = logging.getLogger(__name__)
@@ -24,15 +25,15 @@ ByBin: TypeAlias = tuple[float | None, ...]
 
 PAPER_BINS: tuple[Bin, ...] = ((0, 100), (100, 500), (500, 5000), (5000, 10000))
 PAPER_KS = (3, 5, 7)
-_CELLS = 2**21  # words × words held at once, of each of two kinds: 16 MiB apiece
+_CELLS = 2**21  # words × words held at a time, in each of two matrices of 16 MiB
 _COUNT_LINE = re.compile(r"([^ \t]+)[ \t]+([0-9]{1,18})[ \t]*")
-# What tokenizers put before a piece: WordPiece marks continuations; byte-level BPE and SentencePiece mark beginnings.
+# What tokenizers write before a piece: WordPiece marks continuations; byte-level BPE and SentencePiece mark beginnings.
 _CONTINUES, _BEGINS = "##", ("Ġ", "▁")
-_TOKENS = 1 / 20  # share of marked entries from which a file counts tokens; words of a corpus hardly ever begin so
+_TOKENS = 1 / 20  # share of marked entries from which on a file counts tokens: words almost never begin with a mark
 
 
 @dataclass(frozen=True)
-class FrequencyTable:
+class FrequencyTable(Figures):
     """Geometry of word vectors by frequency rank; None where a bin has no word, or a word fewer than k neighbours.
 
     Args:
@@ -49,22 +50,18 @@ class FrequencyTable:
     distance: dict[int, ByBin]
     dot: dict[int, ByBin]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values."""
-        return asdict(self)
-
 
 def frequency_table(vectors: object, bins: Sequence[Bin] = PAPER_BINS, ks: Sequence[int] = PAPER_KS) -> FrequencyTable:
     """Measure norms and neighbourhoods of word vectors by frequency rank.
 
-    The paper does not say how neighbours are chosen. Here the distance column takes those nearest by ℓ2 and the dot
-    column those of largest dot product, because that fits the published figures. Since 2·a·b = |a|² + |b|² − |a − b|²,
-    neighbours of equal norm .95 at distance .77 have dot product .61, where the paper prints .73; in its rarest bin
-    (norm 1.45, distance 1.30) 1.26, where it prints 1.63. For one set of neighbours to give both, those of the rarest
-    words would need norm 1.69, more than the words themselves, and nearest neighbours tend to lie further in.
+    The paper does not say how neighbours are chosen. Here the distance column uses the nearest by ℓ2 and the dot column
+    those of largest dot product, because this agrees with the published numbers. One set of neighbours cannot give both:
+    2·a·b = |a|² + |b|² − |a − b|², so neighbours of equal norm .95 at distance .77 have dot product .61, where the paper
+    prints .73. In its rarest bin (norm 1.45, distance 1.30) they have 1.26, where it prints 1.63; they would need norm 1.69,
+    more than the words themselves, but nearest neighbours are usually closer to the origin.
 
     Args:
-        vectors: (n, d), the most frequent word first. All n are candidates for neighbours; a word is none of its own.
+        vectors: (n, d), the most frequent word first. All n can be neighbours, but no word is its own neighbour.
         bins: Ranks (start, stop) from 0; the paper's "(0,100)" is (0, 100).
         ks: Numbers of neighbours to average over.
     """
@@ -92,7 +89,7 @@ def frequency_table(vectors: object, bins: Sequence[Bin] = PAPER_BINS, ks: Seque
 
 
 def read_word_counts(path: str | Path) -> dict[str, int]:
-    """Read lines of a word (or token), a space or tab, and its count, in any order; blank lines are left out."""
+    """Read lines of a word (or token), a space or tab, and its count, in any order; blank lines are skipped."""
     counts: dict[str, int] = {}
     blank = 0
     for number, line in read_lines(path):
@@ -100,7 +97,9 @@ def read_word_counts(path: str | Path) -> dict[str, int]:
         if match and match[1] not in counts:
             counts[match[1]] = int(match[2])
         elif match:
-            raise InputError(f"{place(path, number)} counts {reprlib.repr(match[1])} again; once a word was expected.")
+            raise InputError(
+                f"{place(path, number)} counts {reprlib.repr(match[1])} twice; one line per word was expected."
+            )
         elif line.strip():
             raise InputError(
                 f"{place(path, number)} is {reprlib.repr(line)}; a word, a space or tab, and a whole number were expected."
@@ -112,12 +111,12 @@ def read_word_counts(path: str | Path) -> dict[str, int]:
             f"{path} holds no word count; lines of a word, a space or tab, and a whole number were expected."
         )
     if blank:
-        logger.info("%s: %d blank line(s) left out.", path, blank)
+        logger.info("%s: %d blank line(s) skipped.", path, blank)
     return counts
 
 
 def rank_tokens(vocabulary: Mapping[str, int], counts: Mapping[str, int], special: Collection[str] = ()) -> list[int]:
-    """Return the ids of the tokens that are counted, by falling count; among equal counts by id.
+    """Return the ids of the counted tokens, the largest count first, equal counts by id.
 
     Arguments as in ``count_tokens``, which says when a token is counted.
     """
@@ -130,22 +129,22 @@ def count_tokens(
 ) -> dict[int, int]:
     """Return the count of each token that is counted, by its id.
 
-    Counts of *tokens* ("##ing", "Ġthe" or "▁the" are among them; see ``are_token_counts``) belong to the tokens of that
-    spelling, pieces of words too. Counts of *words* belong to the tokens that stand for a word.
+    Counts of *tokens* (with entries such as "##ing", "Ġthe" or "▁the"; see ``are_token_counts``) are the counts of the
+    tokens with the same spelling, pieces of words included. Counts of *words* are the counts of the tokens that are a word.
 
-    A token stands for a word when it begins one and, its mark taken off, is spelt as one in ``counts``: no "##" in a
-    WordPiece vocabulary, "Ġ" (GPT-2, RoBERTa) or "▁" (SentencePiece) before it in theirs. The kind of vocabulary is told
-    by its most common mark; without any mark every token counts. A piece that happens to be spelt as a word ("un") is
-    taken for it.
+    A token is a word when it begins one and, without its mark, has the spelling of a word in ``counts``. It begins a word
+    when it has no "##" in a WordPiece vocabulary, "Ġ" in a byte-level one (GPT-2, RoBERTa), "▁" in SentencePiece's. The most
+    common mark shows the kind of vocabulary; without any mark every token begins a word. A piece that is spelt like a word
+    ("un") counts as that word.
 
-    Spelling must agree exactly. Counts of lower-case words suit an uncased vocabulary; of a cased one they rank only
-    the lower-case tokens, and leave out "The" and "London": give such a vocabulary counts of cased words. Letters
-    outside ASCII match in WordPiece and SentencePiece, not in byte-level vocabularies, which spell them as bytes.
+    The spelling must be exactly the same. Counts of lower-case words are for uncased vocabularies; with a cased one they
+    count only the lower-case tokens, not "The" and "London": use counts of cased words there. Letters outside ASCII match
+    in WordPiece and SentencePiece, but not in byte-level vocabularies, which spell them as bytes.
 
     Args:
         vocabulary: Token to id.
         counts: Word or token to count, as from ``read_word_counts``.
-        special: Tokens that are never counted, such as "[CLS]".
+        special: Tokens that are not counted, such as "[CLS]".
     """
     tokens = {token: i for token, i in vocabulary.items() if token not in special}
     if are_token_counts(tokens, counts):
@@ -154,14 +153,14 @@ def count_tokens(
 
 
 def are_token_counts(vocabulary: Collection[str], counts: Collection[str]) -> bool:
-    """Tell counts of tokens from counts of words: at least one entry in twenty bears the vocabulary's mark."""
+    """Whether these are counts of tokens, not of words: at least one entry in twenty has the vocabulary's mark."""
     mark = _mark(vocabulary)
     return mark is not None and sum(_marked(entry, mark) for entry in counts) >= max(1, _TOKENS * len(counts))
 
 
 def _mark(tokens: Collection[str]) -> str | None:
-    """Tell the kind of vocabulary by its most common mark; None where there is none."""
-    # GPT-2's vocabulary has "####" as a token of its own: only a mark before a letter or digit is a mark
+    """Return the vocabulary's most common mark; None where there is none."""
+    # "####" is a token of GPT-2's vocabulary: only before a letter or digit it is a mark
     common = {mark: sum(_marked(token, mark) for token in tokens) for mark in (_CONTINUES, *_BEGINS)}
     mark = max(common, key=lambda name: common[name])
     return mark if common[mark] else None
@@ -180,7 +179,7 @@ def _marked(token: str, mark: str) -> bool:
 
 
 def _neighbour_sums(x: Matrix, span: range, k: int) -> Matrix:
-    """Sum over the words of ``span`` the distances to, and dot products with, their 1, 2, … k neighbours: (2, k)."""
+    """Sum distances and dot products of the words of ``span`` and their 1, 2, … k neighbours, (2, k)."""
     total = np.zeros((2, k))
     step = max(1, _CELLS // len(x))
     squares = np.einsum("nd,nd->n", x, x)
@@ -196,7 +195,7 @@ def _neighbour_sums(x: Matrix, span: range, k: int) -> Matrix:
 
 
 def _foremost(values: Matrix, k: int, largest: bool) -> Matrix:
-    """Return the k smallest or largest values of each row, in order; of equal ones it does not matter whose they are."""
+    """Return the k smallest or largest values of each row, in order."""
     return (
         torch.from_numpy(values).topk(k, largest=largest).values.numpy()
     )  # numpy's partition takes over twice as long

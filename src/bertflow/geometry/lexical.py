@@ -1,9 +1,9 @@
-"""Does similarity just follow the words? Edit distance between the sentences of a pair (paper, Table 6 and Figure 2)."""
+"""Does similarity only follow shared words? Edit distance between the sentences of a pair (paper, Table 6, Figure 2)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from bertflow.errors import InputError, require
 from bertflow.geometry.association import columns, spearman
+from bertflow.geometry.figures import Figures
 
 Unit: TypeAlias = Literal["words", "characters"]
 Tokenize: TypeAlias = Callable[[str], Sequence[Hashable]]
@@ -21,15 +22,15 @@ NEAR = 4  # Figure 2 highlights pairs at most this many edits apart
 
 
 @dataclass(frozen=True)
-class LexicalSummary:
-    """How one similarity goes with edit distance, Spearman ×100; None where a correlation is undefined.
+class LexicalSummary(Figures):
+    """Correlation of one similarity with edit distance, Spearman ×100; None where it is undefined.
 
     Args:
         pairs: How many.
         near: Pairs at most this many edits apart are called near.
         near_pairs: How many of them.
         correlation: With edit distance, over all pairs (Table 6).
-        near_correlation: The same among near pairs, where Figure 2 shows the raw similarity to follow the words most.
+        near_correlation: The same for near pairs, where in Figure 2 the raw similarity follows the words most.
         near_similarity: Mean similarity of near pairs.
         far_similarity: Mean similarity of the others.
         gold_correlation: With people's scores.
@@ -44,10 +45,6 @@ class LexicalSummary:
     far_similarity: float | None
     gold_correlation: float | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values."""
-        return asdict(self)
-
 
 def edit_distances(
     sentences1: Sequence[str],
@@ -57,14 +54,14 @@ def edit_distances(
 ) -> Counts:
     """Count the insertions, deletions and substitutions that turn one sentence of each pair into the other.
 
-    The text is taken as it is, upper case and punctuation too. The paper's −24.61 for gold is met by words on the
-    STS-B dev set as SentEval tokenises it.
+    The text is not changed: upper case and punctuation count. With words, on the STS-B dev set as SentEval tokenises it,
+    gold scores have the paper's −24.61.
 
     Args:
         sentences1: The first sentence of each pair, length n.
         sentences2: The second sentence of each pair, length n.
-        unit: ``"words"``, which is what white space separates, or ``"characters"``.
-        tokenize: Splits a sentence into units of its own kind, such as WordPieces, instead of ``unit``.
+        unit: ``"words"``, separated by white space, or ``"characters"``.
+        tokenize: Splits a sentence into other units, such as WordPieces.
 
     Returns:
         Distances, (n,).
@@ -86,16 +83,16 @@ def edit_distances(
 def lexical_correlation(similarities: Vector | Sequence[float], distances: Counts | Sequence[int]) -> float:
     """Spearman's correlation ×100 of similarities (n,) with edit distances (n,).
 
-    Near −100, a similarity only counts shared words; that of people's gold scores says how much of it is right.
+    Near −100, a similarity only counts shared words. The correlation of people's gold scores says what would be right.
     """
-    from scipy.stats import spearmanr  # a second of import that edit distances do not need
+    from scipy.stats import spearmanr  # the import takes a second, and edit distances do not need it
 
     a, b = np.asarray(similarities, dtype=np.float64), np.asarray(distances, dtype=np.float64)
     if a.shape != b.shape or a.ndim != 1 or len(a) < 2:
         raise InputError(f"Similarities {a.shape} and distances {b.shape} must both be (n,), of at least two pairs.")
     for values, what in ((a, "similarities"), (b, "distances")):
         if not np.isfinite(values).all():
-            raise InputError(f"The {what} hold NaN or infinity: remove or mend those pairs.")
+            raise InputError(f"The {what} hold NaN or infinity: remove or correct those pairs.")
         if values.min() == values.max():
             raise InputError(f"All {len(values)} {what} are {values[0]:g}; a correlation needs some that differ.")
     return 100 * float(spearmanr(a, b).statistic)
@@ -107,13 +104,13 @@ def lexical_summary(
     gold: Vector | Sequence[float] | None = None,
     near: int = NEAR,
 ) -> LexicalSummary:
-    """Summarise how similarities (n,) follow edit distances (n,), and people's scores (n,) where there are any.
+    """Summarise how similarities (n,) follow edit distances (n,), and people's scores (n,) if they are given.
 
     Args:
         similarities: Of each pair: cosines, or people's scores themselves.
         distances: As from ``edit_distances``.
         gold: People's scores.
-        near: Pairs at most this many edits apart are looked at by themselves too, as in Figure 2.
+        near: Pairs at most this many edits apart are also summarised separately, as in Figure 2.
     """
     values, edits = columns(similarities, distances)
     close = edits <= near

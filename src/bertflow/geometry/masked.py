@@ -1,9 +1,9 @@
-"""Run a masked language model over a corpus and ask what its logits are made of (``bertflow.geometry.decomposition``)."""
+"""Run a masked language model over a corpus and decompose its logits (``bertflow.geometry.decomposition``)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,27 +15,24 @@ from bertflow.encoders.base import TextEncoder
 from bertflow.encoders.pretrained import quiet_transformers
 from bertflow.errors import InputError
 from bertflow.geometry.decomposition import Decomposition, LogitDecomposer
+from bertflow.geometry.figures import Figures
 from bertflow.geometry.tokens import encoder_folder, tokenizer_of
 
 CONTEXTS = 500
-_AT_ONCE = 64  # contexts × vocabulary are held in float64
+_AT_ONCE = 64  # contexts: their logits, contexts × vocabulary, are held in float64
 
 
 @dataclass(frozen=True)
-class LogitReport:
-    """What a masked language model's predictions are made of.
+class LogitReport(Figures):
+    """The decomposition of a masked language model's logits.
 
     Args:
-        dot_product: Of h·w, which is what the paper's equation is about.
-        logit: Of h·w + b, what the model predicts with: its output bias b belongs to the word, and may hold log p(x) too.
+        dot_product: Of h·w, the paper's equation.
+        logit: Of h·w + b, the model's prediction: its output bias b depends on the word and may include log p(x).
     """
 
     dot_product: Decomposition
     logit: Decomposition
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values."""
-        return asdict(self)
 
 
 def decompose_masked_lm(
@@ -53,7 +50,7 @@ def decompose_masked_lm(
         sentences: The corpus.
         counts: How often each token occurs, (V,).
         contexts: How many sentences, drawn without replacement; all where there are fewer.
-        seed: Draws the sentences and the masked positions.
+        seed: Of the sentences and the masked positions.
 
     Raises:
         InputError: When the model has no such head.
@@ -101,7 +98,7 @@ def _logits(model: Any, padding: int, masked: list[tuple[list[int], int]]) -> Ma
     places = torch.tensor([place for _, place in masked], device=model.device)
 
     def keep_masked(module: Any, inputs: Any, output: Any) -> Any:
-        """The head costs more than the transformer: give it the masked positions only."""
+        """The head is slower than the transformer: give it only the masked positions."""
         output.last_hidden_state = output.last_hidden_state[torch.arange(len(places)), places][:, None]
         return output
 
@@ -113,7 +110,7 @@ def _logits(model: Any, padding: int, masked: list[tuple[list[int], int]]) -> Ma
 
 
 def _load(encoder: Any) -> Any:
-    """Load the encoder's checkpoint once more, with its masked-language-model head."""
+    """Load the encoder's checkpoint again, with its masked-language-model head."""
     import transformers
 
     config = getattr(getattr(encoder, "model", None), "config", None)
@@ -128,5 +125,5 @@ def _load(encoder: Any) -> Any:
             path, revision=encoder.revision, dtype=torch.float32, output_loading_info=True, trust_remote_code=False
         )
     if info["missing_keys"]:
-        raise InputError(f"The checkpoint of {encoder.name!r} comes without its masked-language-model head.")
+        raise InputError(f"The checkpoint of {encoder.name!r} has no masked-language-model head.")
     return model.eval().requires_grad_(False).to(encoder.device)

@@ -1,9 +1,9 @@
-"""Everything that can be said about a corpus' space, before and after calibration, in one call."""
+"""All measures of a corpus' space, before and after calibration, in one call."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -15,6 +15,7 @@ from bertflow.evaluation import PairTask
 from bertflow.geometry.association import Vector
 from bertflow.geometry.density import DensityProfile, density_profile
 from bertflow.geometry.dimensions import RogueDimensions, rogue_dimensions
+from bertflow.geometry.figures import Figures
 from bertflow.geometry.frequency import FrequencyTable, frequency_table
 from bertflow.geometry.isotropy import Isotropy, gaussian_isotropy, isotropy
 from bertflow.geometry.lexical import LexicalSummary, edit_distances, lexical_summary
@@ -50,9 +51,9 @@ class PairGeometry:
 
     Args:
         pairs: How many.
-        gold: How people's scores go with edit distance: how far it is right to follow the words.
-        similarity: How the cosines do (Table 6, Figure 2).
-        paraphrases: How many pairs count as meaning the same.
+        gold: Correlation of people's scores with edit distance: how far it is right to follow the words.
+        similarity: That of the cosines (Table 6, Figure 2).
+        paraphrases: How many pairs count as having the same meaning.
         alignment: See ``bertflow.geometry.sphere.alignment``; of those pairs, None where there are none.
     """
 
@@ -64,21 +65,21 @@ class PairGeometry:
 
 
 @dataclass(frozen=True)
-class Analysis:
+class Analysis(Figures):
     """A corpus' space before and after calibration; what could not be measured is None, and ``notes`` says why.
 
     Args:
-        settings: Encoder, recipe, counts and whatever else the figures depend on.
+        settings: Encoder, recipe, counts and everything else that the figures depend on.
         isotropy: Of the sentence vectors.
         gaussian: The same measures of N(0, I) noise with as many rows and dimensions as the calibrated vectors.
-        dimensions: Which dimensions make the mean cosine.
+        dimensions: Which dimensions contribute to the mean cosine.
         normality: How far from N(0, I).
         words: Table 1: the encoder's input embeddings by frequency rank.
         frequency: Sentence vectors by the frequency of their tokens.
         density: Log-density against the distance to neighbours, in either space; of models that have one.
         least_likely: The sentences of lowest log-density.
         logits: What the masked language model's logits are made of.
-        pairs: What is known from pairs with gold scores.
+        pairs: Measures of pairs with gold scores.
         notes: A sentence for each part that is missing.
     """
 
@@ -94,10 +95,6 @@ class Analysis:
     logits: LogitReport | None
     pairs: PairGeometry | None
     notes: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values."""
-        return asdict(self)
 
 
 def analyze(
@@ -149,7 +146,7 @@ def analyze(
 
 
 def analyze_spaces(spaces: Spaces, *, pairs: PairTask | None = None, counts: str | Path | None = None) -> Analysis:
-    """Measure spaces that are there already; arguments as in ``analyze``."""
+    """Measure spaces that were made before; arguments as in ``analyze``."""
     seed, both = spaces.random_state, (spaces.before, spaces.after)
     graded = None if pairs is None else _pair_geometry(spaces, pairs)
     chosen = sample_indices(len(spaces.sentences), seed=seed)
@@ -178,11 +175,11 @@ def analyze_spaces(spaces: Spaces, *, pairs: PairTask | None = None, counts: str
 
 
 def _check_early(pairs: PairTask | None, counts: str | Path | None) -> None:
-    """Refuse before minutes of encoding what would fail after them."""
+    """Refuse before the encoding, which takes minutes, what would fail after it."""
     if pairs is not None:
         require("rapidfuzz", extra="evaluation")
     if counts is not None and not Path(counts).is_file():
-        raise InputError(f"There is no file {str(counts)!r}; give one with a word or token and its count a line.")
+        raise InputError(f"There is no file {str(counts)!r}; give one with a word or token and its count per line.")
 
 
 @dataclass(frozen=True)
@@ -235,7 +232,7 @@ def _pair_geometry(spaces: Spaces, task: PairTask) -> PairGeometry:
     edits = edit_distances(first, second)
     both = list(zip(*(spaces.embed(side) for side in (first, second)), strict=True))
     same = gold >= gold.min() + PARAPHRASES * (gold.max() - gold.min())
-    # rounded, so that pairs of equal sentences tie, as in evaluation
+    # rounded, so that pairs of equal sentences have equal cosines, as in evaluation
     cosines = [cosine_of_pairs(*(side.astype(np.float64) for side in space)).round(12) for space in both]
     summaries = [lexical_summary(values, edits, gold) for values in cosines]
     return PairGeometry(

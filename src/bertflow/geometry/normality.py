@@ -1,14 +1,15 @@
-"""Are the latents what the flow promises, a standard Gaussian? Dimension by dimension, and all together."""
+"""Are the latents a standard Gaussian, as the flow is trained for? Each dimension, and all of them together."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bertflow.errors import InputError
 from bertflow.geometry.association import Vector
+from bertflow.geometry.figures import Figures
 from bertflow.geometry.rows import SAMPLE, Rows, blocks, moments_of, sample_rows
 from bertflow.moments import Moments
 
@@ -16,7 +17,7 @@ _DEAD = 1e-6  # of the largest variance: a direction with less is rounding, as i
 
 
 @dataclass(frozen=True)
-class Normality:
+class Normality(Figures):
     """How far vectors are from N(0, I).
 
     Args:
@@ -25,15 +26,15 @@ class Normality:
         skewness: Mean over the dimensions of |skewness|; 0 for a Gaussian.
         kurtosis: Mean over the dimensions of the excess kurtosis; 0 for a Gaussian, positive for heavy tails.
         level: Level α of the tests.
-        rejected: Share of the dimensions that a Jarque–Bera test at level α finds not Gaussian; α of Gaussian ones.
-        rejected_together: Share at level α/d (Bonferroni): of d Gaussian dimensions, dependent or not, any is rejected with
-            probability α at most. With many rows every real space is rejected: skewness and kurtosis say by how much.
+        rejected: Share of the dimensions that a Jarque–Bera test rejects at level α; for a Gaussian it is α.
+        rejected_together: Share at level α/d (Bonferroni): the probability that any of d Gaussian dimensions is rejected is
+            at most α. With many rows every real space is rejected: skewness and kurtosis say how far it is from a Gaussian.
         squared_radius: Mean ‖x‖²/d; 1 for N(0, I).
         radius_gap: Largest gap between the distribution functions of ‖x‖² and of χ² with d degrees (Kolmogorov–Smirnov
             distance, on a seeded sample); 0 for N(0, I).
         mardia: Mardia's multivariate kurtosis over that of a Gaussian; 1 for any Gaussian, more for heavy tails. No affine
-            map changes it: what it has above 1, whitening cannot mend. None with fewer than four rows a dimension, where it
-            is near 1 whatever the distribution.
+            map, so no whitening, changes it. None with fewer than four rows per dimension, where it is near 1 for any
+            distribution.
     """
 
     rows: int
@@ -47,22 +48,18 @@ class Normality:
     radius_gap: float
     mardia: float | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values."""
-        return asdict(self)
-
 
 def normality(rows: Rows, *, level: float = 0.05, sample: int = SAMPLE, seed: int = 0) -> Normality:
     """Compare vectors with N(0, I), in two passes and memory that does not grow with n.
 
-    The test is Jarque & Bera's (1980): n/6·(skewness² + kurtosis²/4) is χ² with two degrees under normality, so that
-    p = exp(−statistic/2). It is a large-sample test: trust it from some thousand rows.
+    The test is Jarque & Bera's (1980): n/6·(skewness² + kurtosis²/4) is χ² with two degrees for a Gaussian, so that
+    p = exp(−statistic/2). It needs about a thousand rows or more.
 
     Args:
         rows: An (n, d) array, memory map or tensor, or a re-iterable of batches; see ``bertflow.geometry.rows.blocks``.
         level: Of the tests.
         sample: Rows for the distribution of the radius.
-        seed: Draws them.
+        seed: Of the sample.
     """
     from scipy.stats import chi2, kstest
 
@@ -89,7 +86,7 @@ def normality(rows: Rows, *, level: float = 0.05, sample: int = SAMPLE, seed: in
 
 
 def _higher(rows: Rows, plain: Moments, alive: Any) -> tuple[Vector, Vector, float | None]:
-    """Return skewness and kurtosis of each living dimension, and Mardia's ratio."""
+    """Return skewness and kurtosis of each dimension that varies, and Mardia's ratio."""
     deviations = np.sqrt(plain.variance[alive])
     values, directions = np.linalg.eigh(plain.covariance())
     kept = values > _DEAD * values.max()
@@ -102,6 +99,6 @@ def _higher(rows: Rows, plain: Moments, alive: Any) -> tuple[Vector, Vector, flo
         fourth += (standard**4).sum(axis=0)
         squared += float((np.square(centred @ whiten).sum(axis=1) ** 2).sum())
     n, rank = plain.count, int(kept.sum())
-    # of Gaussian rows whitened by their own covariance the expectation is r(r + 2)(n − 1)/(n + 1)
+    # the expectation for Gaussian rows, whitened by their own covariance, is r(r + 2)(n − 1)/(n + 1)
     mardia = squared / n / (rank * (rank + 2)) * (n + 1) / (n - 1)
     return third / n, fourth / n, mardia if n >= 4 * rank else None

@@ -1,19 +1,19 @@
-"""Word frequency in sentence vectors: do sentences of rare words lie further out, and in sparser regions?
+"""Word frequency in sentence vectors: are sentences of rare words further from the origin, and in sparser regions?
 
-The paper shows this of words (Table 1) and argues it for sentences, which are averages of tokens. Here it is measured.
+The paper shows this for words (Table 1) and argues it for sentences, which are averages of tokens. Here it is measured.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from bertflow.errors import InputError
 from bertflow.geometry.association import Vector, columns, quantile_groups, spearman
+from bertflow.geometry.figures import Figures
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class FrequencyGroup:
 
 
 @dataclass(frozen=True)
-class SentenceFrequency:
-    """How norm and density of sentence vectors go with word frequency.
+class SentenceFrequency(Figures):
+    """Correlations of the norm and the density of sentence vectors with word frequency.
 
     Args:
         sentences: How many.
-        norm_correlation: Spearman ×100 of frequency and norm; negative where rare words lie further out.
-        distance_correlation: Spearman ×100 of frequency and distance to neighbours; negative where rare words lie sparser.
+        norm_correlation: Spearman ×100 of frequency and norm; negative where rare words are further from the origin.
+        distance_correlation: Spearman ×100 of frequency and distance to neighbours; negative where rare words are sparser.
         groups: From the rarest words to the most frequent.
     """
 
@@ -49,42 +49,38 @@ class SentenceFrequency:
     distance_correlation: float | None
     groups: tuple[FrequencyGroup, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values."""
-        return asdict(self)
-
 
 def mean_log_frequency(
     token_ids: Sequence[Sequence[int]], counts: npt.ArrayLike, *, skip_uncounted: bool = False
 ) -> Vector:
-    """Mean over each sentence's tokens of log(count / N), (n,); a sentence without such tokens gets the mean of the others.
+    """Mean of log(count / N) over each sentence's tokens, (n,); the mean of all sentences where it has no such token.
 
     Args:
         token_ids: The tokens of each sentence, without special ones.
-        counts: How often each of the V tokens occurs, (V,); 0 where that is not known.
-        skip_uncounted: Leave tokens without a count out: right for counts of words, which say nothing of pieces and
-            punctuation. Otherwise they get the lowest count there is: right for counts of the most frequent tokens.
+        counts: How often each of the V tokens occurs, (V,); 0 where it is not known.
+        skip_uncounted: Skip tokens without a count: right for counts of words, which do not include pieces and punctuation.
+            Otherwise they get the lowest count of all: right for counts of the most frequent tokens.
     """
     (table,) = columns(counts)
     known = table > 0
     if not known.any():
-        raise InputError("No token is counted; there is no frequency to look at.")
+        raise InputError("No token is counted, so there are no frequencies to compare.")
     floor = np.nan if skip_uncounted else table[known].min()
     logs = np.log(np.where(known, table, floor) / table.sum())
     if any(len(ids) and not 0 <= min(ids) <= max(ids) < len(logs) for ids in token_ids):
-        raise InputError(f"A token's id lies outside the {len(logs)} counts: do they belong to the same vocabulary?")
+        raise InputError(f"A token's id is not among the {len(logs)} counts: do they belong to the same vocabulary?")
     used = [logs[np.asarray(ids, dtype=np.int64)] for ids in token_ids]
     used = [values[~np.isnan(values)] for values in used]
     means = np.array([values.mean() if len(values) else np.nan for values in used])
     if np.isnan(means).all():
-        raise InputError("No sentence has a counted token; there is no frequency to look at.")
+        raise InputError("No sentence has a counted token, so there are no frequencies to compare.")
     return np.where(np.isnan(means), np.nanmean(means), means)
 
 
 def sentence_frequency(
     log_frequency: npt.ArrayLike, norms: npt.ArrayLike, distances: npt.ArrayLike, groups: int = 5
 ) -> SentenceFrequency:
-    """Correlate the word frequency of n sentences with the norm and the sparseness of their vectors.
+    """Correlate the word frequency of n sentences with the norms and neighbour distances of their vectors.
 
     Args:
         log_frequency: (n,), as from ``mean_log_frequency``.

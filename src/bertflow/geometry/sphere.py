@@ -1,4 +1,4 @@
-"""Alignment and uniformity on the unit sphere (Wang & Isola, ICML 2020): are paraphrases close, and all else spread out?"""
+"""Alignment and uniformity on the unit sphere (Wang & Isola, ICML 2020): are paraphrases close and other texts spread?"""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _CELLS = 2**21
 
 
 def alignment(a: object, b: object, power: float = 2.0) -> float:
-    """Mean of ‖u − v‖^α over pairs that mean the same, u and v their vectors scaled to length one.
+    """Mean of ‖u − v‖^α over pairs of the same meaning, with u and v their vectors scaled to length one.
 
-    0 where the two of each pair coincide; with α = 2 it is 2 − 2·(mean cosine), hence 2 for unrelated directions.
+    0 where both vectors of each pair are the same. With α = 2 it is 2 − 2·(mean cosine), so 2 for unrelated directions.
 
     Args:
         a: The first of each pair, (n, d).
@@ -31,8 +31,8 @@ def alignment(a: object, b: object, power: float = 2.0) -> float:
 def uniformity(vectors: object, t: float = 2.0) -> float:
     """Logarithm of the mean of exp(−t·‖u − v‖²) over all pairs of different rows, scaled to length one.
 
-    0 where all rows point the same way; the lower, the more evenly they cover the sphere, down to ``uniform_value``. All
-    pairs are looked at: quadratic in n, so give a sample of at most some ten thousand rows.
+    0 where all rows have the same direction; lower where they cover the sphere more evenly, down to ``uniform_value``. All
+    pairs are compared, so the time is quadratic in n: give a sample of at most ten thousand rows.
 
     Args:
         vectors: (n, d), n at least 2.
@@ -43,13 +43,13 @@ def uniformity(vectors: object, t: float = 2.0) -> float:
     for start in range(0, len(u), step):
         own = np.arange(start, min(start + step, len(u)))
         squares = np.maximum(2 - 2 * (u[own] @ u.T), 0)
-        squares[own - start, own] = np.inf  # a row with itself is no pair
+        squares[own - start, own] = np.inf  # a row and itself are no pair
         total += float(np.exp(-t * squares).sum())
     return math.log(total / (len(u) * (len(u) - 1)))
 
 
 def uniform_value(dim: int, t: float = 2.0) -> float:
-    """What ``uniformity`` tends to for directions spread evenly over the sphere in ``dim`` dimensions.
+    """The limit of ``uniformity`` for directions spread evenly over the sphere in ``dim`` dimensions.
 
     The mean of exp(2t·u·v) over the sphere is the confluent hypergeometric limit function ₀F₁(; d/2; t²).
     """

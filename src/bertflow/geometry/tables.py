@@ -1,16 +1,17 @@
-"""An analysis as tables of text, each with a line in plain words on how to read it; for terminals and pages."""
+"""An analysis as tables of text, each with a sentence on how to read it; for terminals and pages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from bertflow.geometry.decomposition import LogitShares
 from bertflow.geometry.isotropy import Isotropy
 from bertflow.geometry.lexical import LexicalSummary
 from bertflow.geometry.masked import LogitReport
-from bertflow.geometry.measures import Analysis, PairGeometry
-from bertflow.geometry.normality import Normality
+from bertflow.geometry.measures import Analysis, BeforeAfter, PairGeometry
 from bertflow.geometry.sphere import uniform_value
 
 NOTHING = "–"
@@ -24,7 +25,7 @@ class ReadableTable:
         title: What it shows.
         columns: Names of the columns.
         rows: The cells, one tuple a row.
-        reading: How to read it, in plain words.
+        reading: How to read it.
         text_last: Whether the last column is text.
     """
 
@@ -51,24 +52,20 @@ def readable_tables(analysis: Analysis) -> list[ReadableTable]:
 
 def _isotropy(analysis: Analysis) -> Iterator[ReadableTable]:
     spaces = (analysis.isotropy.before, analysis.isotropy.after, analysis.gaussian)
-
-    def row(name: str, field: str, digits: int, ideal: str) -> tuple[str, ...]:
-        return (name, *(_number(getattr(space, field), digits) for space in spaces), ideal)
-
-    d = analysis.gaussian.dim
+    row, d = partial(_row, spaces), analysis.gaussian.dim
     yield ReadableTable(
-        "Isotropy: are all directions used alike?",
+        "Isotropy: are all directions used equally?",
         ("", "before", "after", "Gaussian noise", "perfect"),
         (
             ("mean cosine of random sentences", *map(_cosine, spaces), "0"),
-            row("share of the common direction", "mean_share", 3, "0"),
-            row("effective rank", "effective_rank", 1, str(d)),
-            row("IsoScore", "iso_score", 3, "1"),
-            row("partition ratio", "partition_ratio", 3, "1"),
-            row("uniformity (lower is better)", "uniformity", 2, f"{uniform_value(d):.2f}"),
-            row(f"hubness (k = {spaces[1].neighbours})", "hubness", 2, "0"),
+            row("share of the common direction", "mean_share", "0"),
+            row("effective rank", "effective_rank", str(d), 1),
+            row("IsoScore", "iso_score", "1"),
+            row("partition ratio", "partition_ratio", "1"),
+            row("uniformity (lower is better)", "uniformity", f"{uniform_value(d):.2f}", 2),
+            row(f"hubness (k = {spaces[1].neighbours})", "hubness", "0", 2),
         ),
-        "After calibration the figures should come near those of Gaussian noise with as many rows and dimensions. A mean "
+        "After calibration the figures should be close to those of Gaussian noise with as many rows and dimensions. A mean "
         "cosine far above 0 means that any two sentences look alike; ± is its standard error.",
     )
 
@@ -87,21 +84,17 @@ def _dimensions(analysis: Analysis) -> Iterator[ReadableTable]:
         ]  # fmt: skip
     before = analysis.dimensions.before
     yield ReadableTable(
-        "Rogue dimensions: which make all sentences look alike?",
+        "Rogue dimensions: which ones make all sentences look alike?",
         ("", "dimension", "mean", "deviation", "share of mean cosine", "part of mean cosine"),
         tuple(rows),
-        f"Before, {before.half} of {before.dim} dimensions make half of the mean cosine, and {len(before.outliers)} lie more "
+        f"Before, {before.half} of {before.dim} dimensions make half of the mean cosine, and {len(before.outliers)} are more "
         f"than {before.threshold:g} of their deviations from zero. A share matters only where the mean cosine is not near 0.",
     )
 
 
 def _normality(analysis: Analysis) -> Iterator[ReadableTable]:
-    pair = (analysis.normality.before, analysis.normality.after)
-
-    def row(name: str, field: str, wanted: str) -> tuple[str, ...]:
-        return (name, *(_number(getattr(space, field), 3) for space in pair), wanted)
-
-    after: Normality = pair[1]
+    after = analysis.normality.after
+    row = partial(_row, (analysis.normality.before, after))
     yield ReadableTable(
         "Normality: are the vectors a standard Gaussian?",
         ("", "before", "after", "N(0, I)"),
@@ -114,8 +107,8 @@ def _normality(analysis: Analysis) -> Iterator[ReadableTable]:
             row("gap of squared length to χ²", "radius_gap", "0"),
             row("Mardia's kurtosis, relative", "mardia", "1"),
         ),
-        "With thousands of sentences a test rejects any real space: skewness and kurtosis say by how much. Mardia's figure "
-        "is the same under every linear map: what it has above 1, no whitening can take away.",
+        "With thousands of sentences a test rejects any real space: skewness and kurtosis say how far it is from a Gaussian. "
+        "Mardia's kurtosis is the same after every linear map, so no whitening can bring it to 1.",
     )
 
 
@@ -133,24 +126,19 @@ def _words(analysis: Analysis) -> Iterator[ReadableTable]:
             ("words", *map(str, found.words)),
             *((name, *(_number(value) for value in values)) for name, values in figures),
         ),
-        "The paper's Table 1. In BERT all rows grow from left to right: frequent words lie near the origin and close together, "
-        "rare ones far out and sparse.",
+        "The paper's Table 1. In BERT all rows grow from left to right: frequent words are near the origin and close together, "
+        "rare ones are far from it and sparse.",
     )
 
 
 def _frequency(analysis: Analysis) -> Iterator[ReadableTable]:
     if analysis.frequency is None:
         return
+    rows = _by_group(
+        analysis.frequency,
+        lambda a, b: (f"{v:.2f}" for v in (a.log_frequency, a.norm, b.norm, a.distance, b.distance)),
+    )
     before, after = analysis.frequency.before, analysis.frequency.after
-    rows = [
-        (
-            str(i),
-            str(a.sentences),
-            f"{a.log_frequency:.2f}",
-            *(f"{v:.2f}" for v in (a.norm, b.norm, a.distance, b.distance)),
-        )
-        for i, (a, b) in enumerate(zip(before.groups, after.groups, strict=True), 1)
-    ]
     correlations = [before.norm_correlation, after.norm_correlation]
     correlations += [before.distance_correlation, after.distance_correlation]
     rows.append(("Spearman", "", "", *(_number(value, 1) for value in correlations)))
@@ -158,8 +146,8 @@ def _frequency(analysis: Analysis) -> Iterator[ReadableTable]:
         "Sentences by the frequency of their tokens, rarest first",
         ("group", "sentences", "mean log p", "norm before", "after", "5-NN before", "after"),
         tuple(rows),
-        "Norm, and mean distance to the 5 nearest sentences. A Spearman (×100) far from 0 means that how common the words are "
-        "is written into where a sentence lies; below 0, sentences of rare words lie further out or sparser.",
+        "Norm, and mean distance to the 5 nearest sentences. A Spearman (×100) far from 0 means that a sentence's place in the "
+        "space depends on how common its words are; below 0, sentences of rare words are further out or sparser.",
     )
 
 
@@ -178,9 +166,9 @@ def _logits(report: LogitReport) -> Iterator[ReadableTable]:
             *(row(f"[{part.ranks[0]}, {part.ranks[1]})", part) for part in found.bins),
             row("all, h·w + bias", report.logit.overall),
         ),
-        f"Of the variance of h·w over words, word frequency alone explains {_percent(share)}: so much of the space that words "
-        "and sentences share is about how common a word is. “Same everywhere”, in all contexts, is the most that any property "
-        "of the word alone could explain; a slope of 1 is what the equation says.",
+        f"Word frequency alone explains {_percent(share)} of the variance of h·w over words: this much of the space that words "
+        "and sentences share depends on how common a word is. “Same everywhere”, in all contexts, is the most that any "
+        "property of the word alone could explain; the equation has a slope of 1.",
     )
 
 
@@ -188,31 +176,24 @@ def _density(analysis: Analysis) -> Iterator[ReadableTable]:
     if analysis.density is None:
         return
     before, after = analysis.density.before, analysis.density.after
-    rows = [
-        (
-            str(i),
-            str(a.sentences),
-            f"{a.distance:.2f}",
-            f"{a.log_density:.1f}",
-            f"{b.distance:.2f}",
-            f"{b.log_density:.1f}",
-        )
-        for i, (a, b) in enumerate(zip(before.groups, after.groups, strict=True), 1)
-    ]
+    rows = _by_group(
+        analysis.density,
+        lambda *pair: (cell for one in pair for cell in (f"{one.distance:.2f}", f"{one.log_density:.1f}")),
+    )
     rows.append(("Spearman", "", "", _number(before.correlation, 1), "", _number(after.correlation, 1)))
     yield ReadableTable(
         "Holes: log-density under the flow by distance to the 5 nearest sentences, nearest first",
         ("group", "sentences", "5-NN before", "log p", "5-NN after", "log p"),
         tuple(rows),
-        "With a Spearman (×100) near −100 the flow finds unlikely just those sentences that lie alone: its density has no high "
-        "ground in the holes.",
+        "With a Spearman (×100) near −100 the unlikely sentences are those without near neighbours: the flow's density is low "
+        "in the holes.",
     )
     yield ReadableTable(
         "The least likely sentences",
         ("", "bits/dim", "z", "sentence"),
         tuple((str(one.rank), _number(one.bits_per_dim), _number(one.z, 1), one.text) for one in analysis.least_likely),
-        "Garbage and true oddities come first; z counts robust deviations from the median. `bertflow outliers` lists more, "
-        "each scored by a flow that has not seen it.",
+        "Garbage and truly unusual sentences come first; z counts robust deviations from the median. `bertflow outliers` lists "
+        "more, each scored by a flow that was not fitted on it.",
         text_last=True,
     )
 
@@ -226,17 +207,28 @@ def _pairs(found: PairGeometry) -> Iterator[ReadableTable]:
         f"Words or meaning? Similarity of {found.pairs} pairs against edit distance in words, Spearman ×100",
         ("", "vs edit distance", f"… of the {near.near_pairs} pairs ≤ {near.near} apart", "vs gold"),
         (row("gold", found.gold), row("before", found.similarity.before), row("after", found.similarity.after)),
-        "The paper's Table 6. Similarity that follows edit distance more than people's scores do is similarity of words, not "
-        "of meaning.",
+        "The paper's Table 6. A similarity that follows edit distance more than people's scores do measures words, not "
+        "meaning.",
     )
     if found.alignment is not None:
         yield ReadableTable(
             f"Alignment of the {found.paraphrases} pairs that people scored highest",
             ("", "before", "after"),
             (("mean squared distance on the sphere", f"{found.alignment.before:.3f}", f"{found.alignment.after:.3f}"),),
-            "0: paraphrases coincide; 2: as far apart as unrelated directions. Good spaces have low alignment and low "
-            "uniformity at once: a space where everything coincides has alignment 0 too.",
+            "0: paraphrases have the same vector; 2: as far apart as unrelated directions. A good space has both low alignment "
+            "and low uniformity: where all vectors are the same, alignment is 0 too.",
         )
+
+
+def _row(spaces: Sequence[object], name: str, field: str, wanted: str, digits: int = 3) -> tuple[str, ...]:
+    """One figure of each space, and the value to be wished for."""
+    return (name, *(_number(getattr(space, field), digits) for space in spaces), wanted)
+
+
+def _by_group(found: BeforeAfter[Any], figures: Callable[[Any, Any], Iterable[str]]) -> list[tuple[str, ...]]:
+    """Number, size and figures of each group of sentences, before and after."""
+    groups = zip(found.before.groups, found.after.groups, strict=True)
+    return [(str(i), str(a.sentences), *figures(a, b)) for i, (a, b) in enumerate(groups, 1)]
 
 
 def _number(value: float | None, digits: int = 2) -> str:
