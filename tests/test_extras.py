@@ -27,15 +27,18 @@ PACKAGES = [
     "accelerate",
     "datasets",
     "faiss",
+    "fastapi",
     "matplotlib",
     "mteb",
     "onnx",
     "onnxruntime",
     "onnxscript",
+    "prometheus_client",
     "pyarrow",
     "rapidfuzz",
     "ray",
     "sentence_transformers",
+    "uvicorn",
 ]
 
 # What needs an extra in Python: module, function, arguments. MODEL stands for a fitted BertFlow.
@@ -54,6 +57,7 @@ CALLS: list[tuple[str, str, str, tuple[Any, ...]]] = [
     ("ray", "integrations.ray", "embed", ("texts.txt", "out", MODEL)),
     ("sentence-transformers", "integrations.sentence_transformers_export", "attach", (None, MODEL)),
     ("sentence-transformers", "integrations.sentence_transformers_export", "to_sentence_transformer", (MODEL,)),
+    ("serve", "serving", "create_app", ({},)),
 ]
 # And on the command line, in a folder with a saved model, texts.txt and pairs.tsv.
 COMMANDS = {
@@ -69,6 +73,7 @@ COMMANDS = {
     "embed texts.txt -m model -o out.parquet": "parquet",
     "ray embed texts.txt out --model model": "ray",
     "export sentence-transformers model out": "sentence-transformers",
+    "serve model": "serve",
 }
 
 
@@ -163,7 +168,11 @@ def test_every_extra_is_tested_and_in_all(declared):
     extras = sorted(declared.keys() - {"all"})
     assert declared["all"] == [f"bertflow[{','.join(extras)}]"]
     assert sorted({extra for extra, *_ in CALLS}) == sorted(set(COMMANDS.values())) == extras
-    modules = {"faiss-cpu": "faiss", "sentence-transformers": "sentence_transformers"}
+    modules = {
+        "faiss-cpu": "faiss",
+        "prometheus-client": "prometheus_client",
+        "sentence-transformers": "sentence_transformers",
+    }
     packages = {re.split(r"[<>=\[]", line)[0] for extra in extras for line in declared[extra]}
     assert sorted(modules.get(package, package) for package in packages) == PACKAGES
 

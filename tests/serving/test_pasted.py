@@ -6,7 +6,6 @@ from starlette.testclient import TestClient
 
 from bertflow.arrays import unit_rows
 from bertflow.serving import create_app
-from bertflow.serving.pasted import linked
 from tests.serving.conftest import Words
 
 
@@ -47,19 +46,6 @@ def test_texts_of_the_kind_say_how_rare_a_cosine_is():
     assert near["percentile"] > far["percentile"]
 
 
-def test_linked_rows_are_found_as_by_hand():
-    vectors = unit_rows(np.random.default_rng(0).normal(size=(60, 3)))
-    groups = linked(vectors, 0.95)
-    near = vectors @ vectors.T >= 0.95
-    for group in groups:
-        inside = near[np.ix_(group.rows, group.rows)]
-        assert (inside.sum(axis=1) > 1).all()  # each has another one
-        assert not np.delete(near[group.rows], group.rows, axis=1).any()  # and none outside
-    found = {row for group in groups for row in group.rows}
-    assert found == set(np.flatnonzero(near.sum(axis=1) > 1).tolist())
-    assert linked(vectors[:1], 0.5) == []
-
-
 def duplicates(client, texts, **fields):
     answer = client.post("/v1/duplicates", json={"texts": texts, **fields})
     assert answer.status_code == 200, answer.text
@@ -68,7 +54,7 @@ def duplicates(client, texts, **fields):
 
 def test_equal_texts_are_duplicates_at_any_threshold(client):
     texts = ["one text", "another", "one text", "a third", "another", "one text"]
-    for fields in ({"threshold": 1}, {"threshold": 0.99}, {}):
+    for fields in ({"threshold": 1}, {"threshold": 0.99}, {"threshold": 0.9}, {}):
         answer = duplicates(client, texts, **fields)
         assert [group["rows"] for group in answer["groups"]] == [[0, 2, 5], [1, 4]]
         assert answer["kept"] == [0, 1, 3]
@@ -85,6 +71,7 @@ def test_a_long_list_tells_its_own_threshold():
     found = {tuple(group["rows"]) for group in answer["groups"]}
     assert {(i, 200 + i) for i in range(20)} <= found
     assert len(found) < 25
+    assert all(pair["cosine"] < 1 for pair in answer["borderline"])
     looser = duplicates(client, texts + again, expect_false=50)
     assert looser["threshold"] < answer["threshold"]
 

@@ -133,7 +133,9 @@
     const left = answer.kept.length, said = `${plural(texts.length, "text", "texts")}, ${plural(groups.length, "group", "groups")} of duplicates`;
     const from = { "these texts": "as the list itself tells", "texts of the service": "as the service’s texts tell", "default": "as nothing tells how near unrelated texts get: paste 100 or more, or choose", "request": "as you chose" };
     const cutoff = make("p", "note", `Cut-off: a cosine of ${number(answer.threshold)}, ${from[answer.threshold_from]}.`);
-    return [make("p", "", groups.length ? `${said}; ${plural(left, "text is", "texts are")} left if each group keeps one.` : `${said}.`), cutoff, ...groups];
+    const near = answer.borderline.map((pair) => make("li", "hit", bar(pair.cosine), make("span", "", texts[pair.first], make("br"), texts[pair.second])));
+    const borderline = near.length ? [make("details", "", make("summary", "", `${plural(near.length, "pair", "pairs")} near the cut-off`), make("ul", "", ...near))] : [];
+    return [make("p", "", groups.length ? `${said}; ${plural(left, "text is", "texts are")} left if each group keeps one.` : `${said}.`), cutoff, ...groups, ...borderline];
   });
 
   element("cut").addEventListener("change", (event) => { element("threshold-part").hidden = event.target.value !== ""; });

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from bertflow.arrays import Matrix
-from bertflow.corpus import Significance
+from bertflow.corpus import Law, Significance, find_duplicates
 from bertflow.serving.openai import as_json, catalogue
 from bertflow.serving.schemas import ERRORS, StrictRequest, Text, Texts
 from bertflow.serving.served import ServedModel
@@ -24,7 +23,8 @@ router = APIRouter(prefix="/v1", tags=["texts"], responses=ERRORS)
 
 ENOUGH = 100  # different texts tell by themselves how near unrelated ones get
 DEFAULT_THRESHOLD = 0.9  # where nothing tells it
-LOWEST_THRESHOLD = 0.05  # however many wrong pairs may be expected
+ANY_LAW = Law(0, 1, 0, 1)
+Source = Literal["request", "these texts", "texts of the service", "default"]
 MOST_WORDS = 64  # of each text are explained; every one costs another encoding
 # a word, or one character of a language that writes without spaces
 WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|(?:(?![\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff])\w)+")
@@ -68,14 +68,22 @@ class DuplicatesRequest(StrictRequest):
 
     texts: Texts
     threshold: Annotated[float, Field(gt=0, le=1)] | None = None
-    expect_false: Annotated[float, Field(gt=0, le=1e9)] = 1
+    expect_false: Annotated[float, Field(gt=0, le=1e9)] = 0.1
     model: str | None = None
 
 
 class Group(BaseModel):
-    """Texts (rows from 0) that are linked by pairs above the threshold, and the lowest cosine of these pairs."""
+    """Texts (rows from 0) that say the same as the first of them, and the lowest cosine with it."""
 
     rows: list[int]
+    cosine: float
+
+
+class BorderlinePair(BaseModel):
+    """Two texts (rows from 0) whose cosine lies just above or just below the threshold."""
+
+    first: int
+    second: int
     cosine: float
 
 
@@ -84,9 +92,25 @@ class DuplicatesAnswer(BaseModel):
 
     model: str
     threshold: float
-    threshold_from: Literal["request", "these texts", "texts of the service", "default"]
+    threshold_from: Source
     groups: list[Group]
     kept: list[int]
+    borderline: list[BorderlinePair]
+
+
+@dataclass(frozen=True)
+class _Chosen(Significance):
+    """A threshold that was chosen, whatever unrelated texts do."""
+
+    cosine: float = DEFAULT_THRESHOLD
+
+    def threshold_of_share(self, share: float, *, query: bool = False) -> float:
+        """Return it, whatever the share."""
+        return self.cosine
+
+    def exceedance(self, cosine: Any, *, query: bool = False) -> Any:
+        """Return 0: unrelated texts are not looked at."""
+        return np.zeros(np.shape(cosine))
 
 
 @router.post("/compare", responses={200: {"model": CompareAnswer}})
@@ -117,42 +141,32 @@ async def duplicates(asked: DuplicatesRequest, request: Request) -> Response:
 
 
 def _duplicates(asked: DuplicatesRequest, model: ServedModel, vectors: Matrix) -> dict[str, Any]:
-    threshold, source = _threshold(asked, model, vectors)
-    groups = linked(vectors, threshold)
-    dropped = {row for group in groups for row in group.rows[1:]}
-    kept = [row for row in range(len(vectors)) if row not in dropped]
+    significance, source = _significance(asked, model)
+    expected = 0.5 if isinstance(significance, _Chosen) else asked.expect_false
+    found = find_duplicates(asked.texts, vectors=vectors, expect_false=expected, significance=significance)
+    cosine = {pair.first: pair.cosine for pair in found.removed}
+    groups = [{"rows": rows, "cosine": min(cosine[row] for row in rows[1:])} for rows in found.groups]
     return {
-        "model": model.name, "threshold": threshold, "threshold_from": source, "groups": groups, "kept": kept
-    }  # fmt: skip
+        "model": model.name,
+        "threshold": found.threshold,
+        "threshold_from": source,
+        "groups": sorted(groups, key=lambda group: -len(group["rows"])),
+        "kept": found.kept,
+        "borderline": [
+            {"first": pair.first, "second": pair.second, "cosine": pair.cosine} for pair in found.borderline
+        ],
+    }
 
 
-def _threshold(asked: DuplicatesRequest, model: ServedModel, vectors: Matrix) -> tuple[float, str]:
-    """Return the cosine from which two of the texts are duplicates, and where it comes from."""
+def _significance(asked: DuplicatesRequest, model: ServedModel) -> tuple[Significance | None, Source]:
+    """Return what says how near unrelated texts get, None for the texts themselves, and where it comes from."""
     if asked.threshold is not None:
-        return asked.threshold, "request"
-    count = len(vectors)
+        return _Chosen(ANY_LAW, cosine=asked.threshold), "request"
     if len(set(asked.texts)) >= ENOUGH:
-        known, source = Significance.fit(np.unique(vectors, axis=0)), "these texts"
-    elif model.significance and count > 1:
-        known, source = model.significance, "texts of the service"
-    else:
-        return DEFAULT_THRESHOLD, "default"
-    return max(known.threshold(asked.expect_false, among=count), LOWEST_THRESHOLD), source
-
-
-def linked(vectors: Matrix, threshold: float) -> list[Group]:
-    """Return the groups of rows (n, d) of length one that are linked by cosines from the threshold on."""
-    cosines = np.triu(vectors @ vectors.T, 1)
-    first, second = np.nonzero(cosines >= threshold - 1e-6)  # equal texts have a cosine that is 1 but for rounding
-    links = csr_array((np.ones(len(first)), (first, second)), shape=cosines.shape)
-    names = connected_components(links, directed=False)[1]
-    lowest = np.ones(len(vectors))
-    np.minimum.at(lowest, names[first], cosines[first, second])
-    rows_of: dict[int, list[int]] = {}
-    for row, name in enumerate(names.tolist()):
-        rows_of.setdefault(name, []).append(row)
-    found = [Group(rows=rows, cosine=float(lowest[name])) for name, rows in rows_of.items() if len(rows) > 1]
-    return sorted(found, key=lambda group: (-len(group.rows), group.rows))
+        return None, "these texts"
+    if model.significance:
+        return model.significance, "texts of the service"
+    return _Chosen(ANY_LAW), "default"
 
 
 def _without_each_word(text: str) -> tuple[Sequence[tuple[int, int]], list[str]]:
