@@ -97,8 +97,7 @@ def evaluate(
         if not write(_of_model(model, scores), form, output):
             _show_model(model, scores)
         if save_results:
-            named = {task.name for task in loaded if tasks is not None or not any(own.values())}
-            _save_results(Path(model), scores, split, raw, named)
+            _save_results(Path(model), scores, split, raw)
             if form is None:
                 say(f"Written into [bold]{escape(model)}[/] and its model card.")
         return
@@ -214,15 +213,16 @@ def _show_one(result: ComparisonTable, tasks: list[Task], recipe: str, seeds: in
         say(f"Average: {result.average(recipe):.2f}")
 
 
-def _save_results(folder: Path, scores: dict[str, Score], split: str, raw: bool, named: set[str]) -> None:
-    """Write scores into a saved model; a user's own files, which are not ``named``, have no splits that we know of."""
+def _save_results(folder: Path, scores: dict[str, Score], split: str, raw: bool) -> None:
+    """Write scores into a saved model; a user's own files have no splits that we know of."""
+    from bertflow.evaluation import TASKS
     from bertflow.storage.cards import measured
     from bertflow.storage.model_folder import add_results
 
     results = []
     for name, score in scores.items():
-        part = (split if name in WITH_SPLITS else "test") if name in named else None
-        results.append(measured(f"{name} (raw)" if raw and name in named else name, score, part))
+        part = (split if name in WITH_SPLITS else "test") if name in TASKS else None
+        results.append(measured(f"{name} (raw)" if raw and name in TASKS else name, score, part))
     add_results(folder, results)
 
 
