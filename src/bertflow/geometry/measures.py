@@ -106,9 +106,7 @@ def analyze(
     model: BertFlow | None = None,
     pairs: PairTask | None = None,
     counts: str | Path | None = None,
-    random_state: int = 0,
-    device: str | None = None,
-    show_progress_bar: bool = False,
+    **options: Any,
 ) -> Analysis:
     """Measure the space of a corpus before and after calibration.
 
@@ -120,9 +118,7 @@ def analyze(
         model: A fitted model instead of encoder and recipe.
         pairs: Pairs with gold scores, as from ``bertflow.evaluation.load_pairs_file``.
         counts: A file of ``word count`` or ``token count`` lines; by default the encoder's own counts, or the corpus'.
-        random_state: Makes the result repeatable.
-        device: For an encoder given by name.
-        show_progress_bar: Show progress.
+        options: ``random_state``, ``device`` and ``show_progress_bar`` of ``bertflow.geometry.make_spaces``.
 
     Example:
         >>> from bertflow import analyze
@@ -132,16 +128,7 @@ def analyze(
         True
     """
     _check_early(pairs, counts)
-    spaces = make_spaces(
-        sentences,
-        encoder,
-        pooling,
-        recipe,
-        model=model,
-        random_state=random_state,
-        device=device,
-        show_progress_bar=show_progress_bar,
-    )
+    spaces = make_spaces(sentences, encoder, pooling, recipe, model=model, **options)
     return analyze_spaces(spaces, pairs=pairs, counts=counts)
 
 
