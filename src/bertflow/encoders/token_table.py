@@ -17,8 +17,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeAlias
-from weakref import WeakKeyDictionary
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import safetensors.numpy
@@ -43,15 +42,8 @@ FEATURES = 1024  # of a token; fewer lose, more gain nothing
 TABLE, TOKENIZER = "table.safetensors", "tokenizer.json"
 
 
-class Features(NamedTuple):
-    """What an encoder's vocabulary becomes: features of each token (t, k), which are words (t,), those of no text (k,)."""
-
-    vectors: Matrix
-    words: Mask
-    nothing: Matrix
-
-
-_MADE: WeakKeyDictionary[Any, dict[tuple[int, int], Features]] = WeakKeyDictionary()
+_KEPT = 2  # encoders whose vocabulary stays in memory, for a next fit with other settings
+_VOCABULARIES: dict[str, tuple[Matrix, Mask]] = {}
 
 
 class TokenTable(View):
@@ -90,12 +82,10 @@ class TokenTable(View):
                 f"Vectors of single tokens need a transformer with a fast tokenizer, given by its name or folder; "
                 f"{getattr(encoder, 'name', encoder)!r} is none. Use a recipe without them, such as 'whitening' or 'flow'."
             )
-        made = _MADE.setdefault(encoder, {})
-        key = self.features, self.random_state
-        if key not in made:
-            made[key] = _features(encoder, *key, show_progress_bar=show_progress_bar)
+        tokens, words = _vocabulary(encoder, show_progress_bar)
+        rows = fourier_features(tokens, words, self.random_state, self.features)
         tokenizer = Tokenizer.from_str(encoder.tokenizer.backend_tokenizer.to_str())
-        self._take(tokenizer, made[key].vectors, made[key].words.astype(np.float32), made[key].nothing)
+        self._take(tokenizer, rows[:-1], words.astype(np.float32), rows[-1])
 
     def _take(self, tokenizer: Tokenizer, vectors: Matrix, weights: Matrix, nothing: Matrix) -> None:
         self.tokenizer, self.vectors, self.weights, self.nothing = tokenizer, vectors, weights, nothing
@@ -177,13 +167,17 @@ def has_fast_tokenizer(encoder: Any) -> bool:
     return hasattr(encoder, "encode_views") and bool(encoder.tokenizer.is_fast)
 
 
-def _features(encoder: Any, count: int, seed: int, *, show_progress_bar: bool = False) -> Features:
-    """Encode each token of an encoder's vocabulary alone, and turn its vectors into features."""
-    words = word_tokens(encoder.tokenizer)
-    tokens = encode_alone(encoder, range(len(encoder.tokenizer)), show_progress_bar=show_progress_bar)
-    layers = np.concatenate([tokens, encode_alone(encoder, [None])], axis=1)
-    rows = fourier_features(standardized_average(layers, words), words, seed, count)
-    return Features(rows[:-1], words, rows[-1])
+def _vocabulary(encoder: Any, show_progress_bar: bool) -> tuple[Matrix, Mask]:
+    """Vectors of each token of an encoder's vocabulary alone and, last, of no token (t + 1, d); which are words (t,)."""
+    key = encoder.fingerprint
+    if key not in _VOCABULARIES:
+        words = word_tokens(encoder.tokenizer)
+        tokens = encode_alone(encoder, range(len(encoder.tokenizer)), show_progress_bar=show_progress_bar)
+        layers = np.concatenate([tokens, encode_alone(encoder, [None])], axis=1)
+        while len(_VOCABULARIES) >= _KEPT:
+            _VOCABULARIES.pop(next(iter(_VOCABULARIES)))
+        _VOCABULARIES[key] = standardized_average(layers, words), words
+    return _VOCABULARIES[key]
 
 
 @torch.inference_mode()
