@@ -45,7 +45,9 @@ class Part:
             raise InputError(f"A part's weight is a positive number, or None; got {self.weight!r}.")
 
 
-def fit_parts(parts: Sequence[Part], encoder: Any, texts: Sequence[str], *, show_progress_bar: bool = False) -> None:
+def fit_parts(
+    parts: Sequence[Part], encoder: Any, texts: Sequence[str], *, show_progress_bar: bool = False
+) -> list[Matrix]:
     """Fit views and calibrators on distinct texts, all views in one pass; the parts are changed in place.
 
     Args:
@@ -53,6 +55,9 @@ def fit_parts(parts: Sequence[Part], encoder: Any, texts: Sequence[str], *, show
         encoder: The frozen encoder.
         texts: Unlabelled.
         show_progress_bar: Show progress.
+
+    Returns:
+        Each view's vectors (n, d) of the texts.
     """
     for part in parts:
         part.view.fit(encoder, texts, show_progress_bar=show_progress_bar)
@@ -61,6 +66,7 @@ def fit_parts(parts: Sequence[Part], encoder: Any, texts: Sequence[str], *, show
         calibrated = part.calibrator.fit(vectors).transform(vectors)
         if len(parts) > 1:
             set_scale(part, float(np.square(calibrated, dtype=np.float64).sum(1).mean()))
+    return views
 
 
 def set_scale(part: Part, mean_square: float) -> None:

@@ -57,12 +57,23 @@ def test_json_for_both(run, texts, small_model, sentences, tmp_path):
 def test_a_column_of_a_table_and_queries_from_standard_input(run, tiny_bert, sentences, tmp_path, monkeypatch):
     table = tmp_path / "table.jsonl"
     table.write_text("".join(json.dumps({"id": i, "body": text}) + "\n" for i, text in enumerate(sentences[:50])))
-    code, _, err = run("build", table, tmp_path / "index", "-e", tiny_bert, "-c", "none", "--column", "body", "-q")
+    code, _, err = run("build", table, tmp_path / "index", "-e", tiny_bert, "-r", "raw", "--column", "body", "-q")
     assert (code, err) == (0, "")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"{sentences[4]}\n\n{sentences[5]}\n".encode())))
     code, out, _ = run("search", tmp_path / "index", "--queries", "-", "--json", "-q")
     assert code == 0
     assert [query["hits"][0]["text"] for query in json.loads(out)["queries"]] == sentences[4:6]
+
+
+def test_a_recipe_of_several_parts_and_the_earlier_option(run, texts, tiny_bert, sentences, tmp_path):
+    code, _, err = run("build", texts, tmp_path / "index", "-e", tiny_bert, "--recipe", "best", "-q")
+    assert (code, err) == (0, "")
+    code, out, _ = run("search", tmp_path / "index", sentences[5], "--json", "-q")
+    assert code == 0
+    assert json.loads(out)["queries"][0]["hits"][0]["text"] == sentences[5]
+    code, _, err = run("build", texts, tmp_path / "index", "-e", tiny_bert, "--calibrator", "none")
+    assert code == 0
+    assert "--calibrator is deprecated; write  --recipe none" in err
 
 
 def test_what_is_wrong_is_said(run, texts, tiny_bert, tmp_path):
@@ -71,6 +82,8 @@ def test_what_is_wrong_is_said(run, texts, tiny_bert, tmp_path):
     for args, sentence in [
         (("build", texts, tmp_path / "mine"), "is not a search index; nothing was written"),
         (("build", texts, tmp_path / "i", "-m", "m", "-e", "mini"), "--model brings its own encoder"),
+        (("build", texts, tmp_path / "i", "-m", "m", "-r", "best"), "leave out --encoder, --pooling and --recipe"),
+        (("build", texts, tmp_path / "i", "-r", "bets"), "did you mean 'best'?"),
         (("build", texts, tmp_path / "i", "-e", tiny_bert, "--factory", "X"), "FAISS makes no index"),
         (("build", tmp_path / "none.txt", tmp_path / "i"), "cannot be read"),
         (("search", tmp_path / "nowhere", "tea"), "it is not a search index"),

@@ -228,6 +228,17 @@ class Whitening(_AffineCalibrator):
             kernel, inverse = kernel @ vectors.T, vectors @ inverse
         return moments.mean, kernel, inverse
 
+    def reduced(self, dimension: int) -> Whitening:
+        """Return the first so many dimensions: the same as a whitening that was fitted with so many components."""
+        check_is_fitted(self)
+        if self.method != "pca":
+            raise InputError("Only the dimensions of method='pca' are ordered, so that the last ones can be left out.")
+        _checked_integer("dimension", dimension, 1, self.dim)
+        settings, arrays = self.get_state()
+        params = settings["params"] | {"n_components": dimension}
+        cut = {"kernel": arrays["kernel"][:, :dimension], "inverse_kernel": arrays["inverse_kernel"][:dimension]}
+        return type(self).from_state(settings | {"params": params, "n_features_out": dimension}, arrays | cut)
+
     def _checked_components(self, d: int) -> int:
         """Check the parameters for rows of ``d`` dimensions; return how many to keep."""
         if self.method not in ("pca", "zca"):

@@ -15,12 +15,12 @@ from torch import Tensor
 from bertflow.arrays import Matrix, choose_device
 from bertflow.calibrators.base import Calibrator, draw_seed, take_arrays
 from bertflow.calibrators.modules import FlowMap
+from bertflow.encoders.threads import compute_ahead
 from bertflow.errors import InputError
 from bertflow.flows import Glow, GlowConfig, History, fold, train
 from bertflow.flows.presets import TrainingConfig, preset
 from bertflow.flows.reducer import ALONE, Reducer
 from bertflow.flows.training import Callback
-from bertflow.encoders.threads import compute_ahead
 
 ROWS_AT_ONCE = {"cpu": 512}  # few enough to stay in the processor's cache
 ROWS_AT_ONCE_ELSEWHERE = 16384  # flat memory, and enough to keep a GPU busy

@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from bertflow.cli.models import Column
 from bertflow.cli.output import AsJson, Device, PoolingName, Quiet, Seed, print_json, say, start, table
+from bertflow.cli.recipes import recipe_of
 from bertflow.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,8 +35,16 @@ def build(
         ),
     ] = None,
     pooling: PoolingName = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            "--recipe",
+            "-r",
+            help="For --encoder: `whitening` (default), `best`, `raw`…; `bertflow recipes` tells of each.",
+        ),
+    ] = None,
     calibrator: Annotated[
-        str | None, typer.Option("--calibrator", "-c", help="For --encoder: `whitening` (default), `flow`, `none`…")
+        str | None, typer.Option("--calibrator", "-c", help="Deprecated: --recipe says it.", hidden=True)
     ] = None,
     dimension: Annotated[
         int | None, typer.Option("--dimension", "-d", help="Keep so many dimensions of a whitening; its cost is shown.")
@@ -53,16 +62,15 @@ def build(
 ) -> None:
     """Embed and calibrate texts and write an index that is searched by cosine.
 
-    bertflow index build texts.txt my-index --encoder mini
+    bertflow index build texts.txt my-index --encoder mini --recipe whitening
 
     bertflow index build texts.txt my-index --model my-model --factory HNSW32
     """
     progress = start(quiet)
-    if model is not None and (encoder or pooling or calibrator):
-        raise InputError(
-            "--model brings its own encoder and calibrator: leave out --encoder, --pooling and --calibrator."
-        )
-    from bertflow.encoders.transformer import as_encoder
+    chosen = recipe_of(recipe, calibrator)
+    if model is not None and (encoder or pooling or chosen):
+        raise InputError("--model brings its own encoder and recipe: leave out --encoder, --pooling and --recipe.")
+    from bertflow.encoders.choosing import as_encoder
     from bertflow.integrations.faiss import build_index
     from bertflow.integrations.index_folder import INDEX, check_target
     from bertflow.model import BertFlow
@@ -78,7 +86,7 @@ def build(
     made = build_index(
         source,
         rows,
-        calibrator=calibrator or "whitening",
+        recipe=chosen,
         dimension=dimension,
         factory=factory,
         parameters=parameters,

@@ -6,42 +6,49 @@
     for hit in index.search("who repairs bicycles?").hits[0]:
         ...
 
-For an index of your own, ``pretransform`` gives an affine calibrator as FAISS's transforms.
+A model of any recipe can encode for an index. Where it has one part and that is affine, its calibration lives inside the
+index; else the vectors are calibrated before, by the model that the index's folder keeps. For an index of your own,
+``pretransform`` gives an affine calibrator as FAISS's transforms.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bertflow.arrays import Matrix, unit_rows
-from bertflow.calibrators import Calibrator, Identity, Whitening
-from bertflow.calibrators.names import make_calibrator
-from bertflow.encoders.transformer import as_encoder, check_sentences
+from bertflow.encoders.base import encode_views
+from bertflow.encoders.choosing import as_encoder
 from bertflow.errors import InputError
 from bertflow.integrations import index_folder
 from bertflow.integrations.faiss_transforms import (
     bare_index,
     calibrated_index,
     faiss_threads,
-    is_affine,
+    holds_calibration,
+    index_of,
     load_faiss,
     pretransform,
     reason,
 )
 from bertflow.integrations.index_folder import Entry
 from bertflow.model import BertFlow
+from bertflow.parts import Part, fit_parts, join_parts
+from bertflow.recipes import RAW, check_recipe, make_parts
+from bertflow.texts import check_sentences
 
 __all__ = ["Hit", "SearchIndex", "SearchResult", "build_index", "calibrated_index", "pretransform"]
 
 logger = logging.getLogger(__name__)
 
+RECIPE = "whitening"  # by default: it lives inside the index, and its dimensions are ordered
 ROWS_AT_ONCE = 65_536  # added in one go: bounds the copies that FAISS makes
 RECALL_QUERIES = 500
 NEIGHBOURS = 10
@@ -89,8 +96,8 @@ class SearchIndex:
     """Texts that can be searched by meaning. Made by ``build_index`` or ``SearchIndex.load``.
 
     Args:
-        model: Encoder and calibrator.
-        index: A FAISS index as ``calibrated_index`` makes it, with one vector for each entry.
+        model: Of any recipe.
+        index: A FAISS index as ``build_index`` makes it, with one vector for each entry.
         entries: The texts.
         report: What is known of the build: counts, dimensions, recall.
     """
@@ -121,7 +128,7 @@ class SearchIndex:
         if blank is not None:
             raise InputError(f"Query {blank + 1} is empty: write what to look for.")
         started = time.perf_counter()
-        vectors = _inputs(self.model.calibrator, self.model.encoder.encode(texts))
+        vectors = _inputs(self.model.parts, encode_views([part.view for part in self.model.parts], texts))
         encoded = time.perf_counter()
         with faiss_threads():
             cosines, numbers = self.index.search(vectors, min(k, len(self)))
@@ -156,52 +163,63 @@ def build_index(
     model: Any,
     texts: Sequence[str],
     *,
-    calibrator: str = "whitening",
+    recipe: str | None = None,
     dimension: int | None = None,
     factory: str = "Flat",
     parameters: str | None = None,
     random_state: int = 0,
     show_progress_bar: bool = False,
+    calibrator: str | None = None,
 ) -> SearchIndex:
     """Encode and calibrate texts and put them into a FAISS index for cosine search.
 
     Blank texts are left out, repeated ones are kept once. The vectors must fit into memory.
 
     Args:
-        model: A ``BertFlow``; or an encoder (``"mini"``, a Hugging Face id…), on which a calibrator is fitted to the texts.
+        model: A ``BertFlow``; or an encoder (``"mini"``, a Hugging Face id…), on which a recipe is fitted to the texts.
         texts: What will be searched.
-        calibrator: For an encoder: ``"whitening"``, ``"flow"``, ``"none"``…; see ``bertflow.calibrators.names``.
+        recipe: For an encoder: a name of ``bertflow.recipes()``; default: ``"whitening"``.
         dimension: Keep only so many dimensions, those of most variance; only for whitening, whose dimensions are ordered.
         factory: FAISS's name of the index: ``"Flat"`` is exact, ``"HNSW32"`` or ``"IVF256,Flat"`` are faster and approximate.
         parameters: For searching, as FAISS writes them: ``"nprobe=16"``, ``"efSearch=64"``.
-        random_state: For the flow, and for the sample that recall is measured on.
+        random_state: For what is random in a recipe, and for the sample that recall is measured on.
         show_progress_bar: Show progress.
+        calibrator: Deprecated: ``recipe`` says it.
 
     Returns:
         The index. Where it is not the exact search in all dimensions, ``report["recall"]`` is the share of the 10 nearest
         neighbours by that search which this index finds, over a sample of the texts as queries.
     """
+    if calibrator is not None:
+        warnings.warn(f"calibrator= is deprecated; write recipe={calibrator!r}.", FutureWarning, stacklevel=2)
+    name = check_recipe(recipe or calibrator or RECIPE)
     entries, report = _distinct(texts)
-    encoder = model.encoder if isinstance(model, BertFlow) else as_encoder(model)
-    full = model.calibrator if isinstance(model, BertFlow) else make_calibrator(calibrator, random_state)
-    full_dimension = getattr(full, "n_components", None) or encoder.dim
+    fitted = model if isinstance(model, BertFlow) else None
+    encoder = fitted.encoder if fitted else as_encoder(model)
+    parts = fitted.parts if fitted else make_parts(name, random_state=random_state)
+    full_dimension = sum(_planned_dimension(part, encoder) for part in parts)
     if dimension is not None:
-        _check_dimension(full, dimension, full_dimension)
+        _check_dimension(parts, dimension, full_dimension)
     bare_index(dimension or full_dimension, factory, parameters)  # what is wrong with it is better said before the work
-    vectors = encoder.encode([entry.text for entry in entries], show_progress_bar=show_progress_bar)
-    if not isinstance(model, BertFlow):
-        model = BertFlow(encoder, _fit(full, vectors), {"sentences": len(entries)})
+    distinct = [entry.text for entry in entries]
+    if fitted:
+        views = encode_views([part.view for part in parts], distinct, show_progress_bar=show_progress_bar)
+    else:
+        _check_rows(name, len(entries), full_dimension)
+        views = fit_parts(parts, encoder, distinct, show_progress_bar=show_progress_bar)
+        fitted = BertFlow(encoder, None, {"sentences": len(entries)}, parts=parts, recipe=name)
     if dimension is not None:
-        model = BertFlow(encoder, _reduced(full, dimension), model.training)
-    inputs = _inputs(model.calibrator, vectors)
-    index = calibrated_index(model.calibrator, factory, parameters)
+        reduced = [replace(parts[0], calibrator=_whitening(parts).reduced(dimension))]
+        fitted = BertFlow(encoder, None, fitted.training, parts=reduced)
+    inputs = _inputs(fitted.parts, views)
+    index = index_of(fitted.parts, factory, parameters)
     # FAISS links graphs in the order in which threads arrive: with one, the same texts give the same index
     with faiss_threads(None if factory == "Flat" else 1):
         _fill(index, inputs, factory)
-    report |= {"dimension": model.dim, "full_dimension": full_dimension, "factory": factory, "recall": None}
+    report |= {"dimension": fitted.dim, "full_dimension": full_dimension, "factory": factory, "recall": None}
     if (dimension is not None or factory != "Flat") and len(entries) > 1:
-        report |= _recall(index, inputs, unit_rows(full.transform(vectors)), random_state)
-    return SearchIndex(model, index, entries, report)
+        report |= _recall(index, inputs, unit_rows(join_parts(parts, views)), random_state)
+    return SearchIndex(fitted, index, entries, report)
 
 
 def _distinct(texts: Sequence[str]) -> tuple[list[Entry], dict[str, Any]]:
@@ -220,41 +238,46 @@ def _distinct(texts: Sequence[str]) -> tuple[list[Entry], dict[str, Any]]:
     return [Entry(text, row, copies[text]) for text, row in first.items()], report
 
 
-def _fit(calibrator: Calibrator, vectors: Matrix) -> Calibrator:
-    rows, dim = vectors.shape
+def _planned_dimension(part: Part, encoder: Any) -> int:
+    """Dimensions that a part has, or will have once it is fitted."""
+    wanted = getattr(part.calibrator, "n_components", None)
+    return int(wanted or getattr(part.view, "dim", None) or getattr(part.view, "features", encoder.dim))
+
+
+def _check_rows(recipe: str, rows: int, dim: int) -> None:
     if rows < 2:
-        raise InputError("A calibrator is fitted on two different texts or more; give a fitted model for one text.")
-    if rows < 2 * dim and not isinstance(calibrator, Identity):
+        raise InputError("A recipe is fitted on two different texts or more; give a fitted model for one text.")
+    if rows < 2 * dim and recipe.partition("@")[0] != RAW:
         logger.warning(
-            "Only %d different texts to fit %s of %d dimensions on: better fit a model on more text, or take 'none'.",
+            "Only %d different texts to fit %s of %d dimensions on: better fit a model on more text, or take %r.",
             rows,
-            type(calibrator).__name__,
+            recipe,
             dim,
+            RAW,
         )
-    return calibrator.fit(vectors)
 
 
-def _check_dimension(calibrator: Calibrator, dimension: int, full: int) -> None:
-    if not isinstance(calibrator, Whitening) or calibrator.method != "pca":
-        raise InputError(
-            f"Dimensions can be left out of a PCA whitening, which orders them by variance; {type(calibrator).__name__} "
-            "does not. Build with calibrator 'whitening', or let FAISS compress: factory 'PCA64,L2norm,Flat'."
-        )
+def _check_dimension(parts: Sequence[Part], dimension: int, full: int) -> None:
+    _whitening(parts)
     if isinstance(dimension, bool) or not isinstance(dimension, int | np.integer) or not 1 <= dimension <= full:
         raise InputError(f"dimension is {dimension!r}; it must be a number from 1 to {full}.")
 
 
-def _reduced(calibrator: Calibrator, dimension: int) -> Calibrator:
-    """Keep the first dimensions of a whitening: the same as a whitening fitted with so many components."""
-    settings, arrays = calibrator.get_state()
-    params = settings["params"] | {"n_components": dimension}
-    cut = {"kernel": arrays["kernel"][:, :dimension], "inverse_kernel": arrays["inverse_kernel"][:dimension]}
-    return Calibrator.from_state(settings | {"params": params, "n_features_out": dimension}, arrays | cut)
+def _whitening(parts: Sequence[Part]) -> Any:
+    """Return the calibrator of a model whose dimensions are ordered, or refuse."""
+    calibrators = [part.calibrator for part in parts]
+    if len(parts) > 1 or getattr(calibrators[0], "method", None) != "pca":
+        names = " beside ".join(type(calibrator).__name__ for calibrator in calibrators)
+        raise InputError(
+            f"Dimensions can be left out of a PCA whitening, which orders them by variance; {names} does not. Build with "
+            "the recipe 'whitening', or let FAISS compress: factory 'PCA64,L2norm,Flat'."
+        )
+    return calibrators[0]
 
 
-def _inputs(calibrator: Calibrator, vectors: Matrix) -> Matrix:
-    """What the index takes: raw vectors where it holds the calibrator itself, else calibrated ones."""
-    given = vectors if is_affine(calibrator) else calibrator.transform(vectors)
+def _inputs(parts: Sequence[Part], views: Sequence[Matrix]) -> Matrix:
+    """What the index takes: a view's own vectors where it holds the calibration itself, else calibrated ones."""
+    given = views[0] if holds_calibration(parts) else join_parts(parts, views)
     return np.ascontiguousarray(given, dtype=np.float32)
 
 

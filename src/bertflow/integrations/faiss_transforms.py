@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 
 from bertflow.calibrators import Calibrator
 from bertflow.errors import InputError, require
+from bertflow.parts import Part
 
 
 def load_faiss() -> Any:
@@ -82,11 +83,27 @@ def calibrated_index(calibrator: Calibrator, factory: str = "Flat", parameters: 
         factory: As for ``faiss.index_factory``: ``"Flat"`` (exact), ``"HNSW32"``, ``"IVF256,Flat"``…
         parameters: For searching, as FAISS writes them: ``"nprobe=16"``, ``"efSearch=64"``.
     """
+    transforms = pretransform(calibrator) if is_affine(calibrator) else []
+    return _behind(transforms, calibrator.dim, factory, parameters)
+
+
+def holds_calibration(parts: Sequence[Part]) -> bool:
+    """Whether an index holds the calibration of a model itself: of one part, with one matrix and one bias."""
+    return len(parts) == 1 and is_affine(parts[0].calibrator)
+
+
+def index_of(parts: Sequence[Part], factory: str = "Flat", parameters: str | None = None) -> Any:
+    """Return an empty index for a model: it takes the view's vectors where it holds the calibration, else the model's."""
+    if holds_calibration(parts):
+        return calibrated_index(parts[0].calibrator, factory, parameters)
+    return _behind([], sum(part.calibrator.dim for part in parts), factory, parameters)
+
+
+def _behind(transforms: Sequence[Any], dim: int, factory: str, parameters: str | None) -> Any:
+    """Return an empty index behind transforms, or behind unit length alone."""
     faiss = load_faiss()
-    dim = int(calibrator._n_features_out)
     index = faiss.IndexPreTransform(bare_index(dim, factory, parameters))
-    transforms = pretransform(calibrator) if is_affine(calibrator) else [faiss.NormalizationTransform(dim, 2.0)]
-    for transform in reversed(transforms):
+    for transform in reversed([*transforms] or [faiss.NormalizationTransform(dim, 2.0)]):
         index.prepend_transform(transform)
     return index
 
