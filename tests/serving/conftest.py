@@ -15,7 +15,7 @@ pytest.importorskip("prometheus_client", reason="needs pip install 'bertflow[ser
 
 from bertflow.arrays import unit_rows
 from bertflow.serving import create_app
-from bertflow.serving.running import bind, hosts_for, url
+from bertflow.serving.running import bind, hosts_for, server, url
 
 
 class Words:
@@ -94,18 +94,16 @@ def client(words):
 @contextmanager
 def running(app):
     """Run an application in a thread, on a free port of this machine; yields its address."""
-    import uvicorn
-
     with bind("127.0.0.1", 0) as taken:
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=5))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]}, daemon=True)
+        made = server(app)
+        thread = threading.Thread(target=made.run, kwargs={"sockets": [taken]}, daemon=True)
         thread.start()
-        while not server.started and thread.is_alive():
+        while not made.started and thread.is_alive():
             time.sleep(0.005)
         try:
             yield url(taken)
         finally:
-            server.should_exit = True
+            made.should_exit = True
             thread.join(10)
 
 

@@ -58,11 +58,12 @@ def hosts_for(host: str, has_keys: bool) -> set[str] | None:
     return THIS_MACHINE | {host} if is_local(host) and not has_keys else None
 
 
-def run(app: Any, taken: socket.socket) -> None:
-    """Serve until SIGINT or SIGTERM; then answer what was taken, and return."""
+def server(app: Any) -> uvicorn.Server:
+    """Return a server of an application, which says nothing but warnings."""
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     config = uvicorn.Config(
         app,
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
@@ -70,4 +71,9 @@ def run(app: Any, taken: socket.socket) -> None:
         timeout_keep_alive=PATIENCE,
         timeout_graceful_shutdown=PATIENCE,
     )
-    uvicorn.Server(config).run(sockets=[taken])
+    return uvicorn.Server(config)
+
+
+def run(app: Any, taken: socket.socket) -> None:
+    """Serve until SIGINT or SIGTERM; then answer what was taken, and return."""
+    server(app).run(sockets=[taken])
