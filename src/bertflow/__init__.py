@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Calibrator,
         FlowCalibrator,
         Identity,
+        RemoveMeanDirection,
         RemoveTopComponents,
         Standardize,
         Whitening,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from bertflow.encoders.token_table import TokenTable
     from bertflow.encoders.transformer import Encoder
     from bertflow.encoders.views import Pooled
+    from bertflow.encoders.word_averages import Sif, Usif, ZipfianWhitening
     from bertflow.errors import BertflowError, InputError, MissingExtraError, ModelFolderError, TruncationWarning
     from bertflow.geometry import analyze, find_outliers
     from bertflow.integrations.onnx_model import OnnxCalibrator, OnnxModel
@@ -38,6 +40,10 @@ if TYPE_CHECKING:
     from bertflow.storage.shards import Shards
 
 _HOME = {
+    "ZipfianWhitening": "bertflow.encoders.word_averages",
+    "Usif": "bertflow.encoders.word_averages",
+    "Sif": "bertflow.encoders.word_averages",
+    "RemoveMeanDirection": "bertflow.calibrators",
     "to_sentence_transformer": "bertflow.integrations.sentence_transformers_export",
     "register_pooling": "bertflow.encoders.pooling",
     "Pooling": "bertflow.encoders.pooling",
@@ -91,14 +97,18 @@ __all__ = [
     "Part",
     "Pooled",
     "Pooling",
+    "RemoveMeanDirection",
     "RemoveTopComponents",
     "SentenceVectors",
     "Shards",
+    "Sif",
     "Standardize",
     "TokenTable",
     "TruncationWarning",
+    "Usif",
     "View",
     "Whitening",
+    "ZipfianWhitening",
     "__version__",
     "advise",
     "analyze",

@@ -139,6 +139,33 @@ def _(view: View, k: int) -> list[Part]:
     ]
 
 
+@register_recipe("soft-zca", "whitening with a tenth of the mean eigenvalue added, rotated back")
+def _(view: View, k: int) -> list[Part]:
+    return [bf.Part(view, bf.Whitening(shrinkage=0.1, method="zca"))]
+
+
+@register_recipe("mean-direction", "the mean direction taken out of unit vectors")
+def _(view: View, k: int) -> list[Part]:
+    return [bf.Part(view, bf.RemoveMeanDirection())]
+
+
+@register_recipe(
+    "sif", "token vectors weighted by smooth inverse frequency, first direction removed", brings_views=True
+)
+def _(view: View, k: int) -> list[Part]:
+    return [bf.Part(bf.Sif(), bf.RemoveTopComponents(1, center=False))]
+
+
+@register_recipe("usif", "the same with unsupervised weights, five directions removed in part", brings_views=True)
+def _(view: View, k: int) -> list[Part]:
+    return [bf.Part(bf.Usif(), bf.RemoveTopComponents(5, center=False, partly=True))]
+
+
+@register_recipe("zipfian", "token vectors whitened with word frequencies as the measure", brings_views=True)
+def _(view: View, k: int) -> list[Part]:
+    return [bf.Part(bf.ZipfianWhitening(), bf.Identity())]
+
+
 def recipes() -> dict[str, str]:
     """Return every recipe with its line of help; ``K`` in a name stands for a number.
 

@@ -164,10 +164,12 @@ class RemoveTopComponents(_AffineCalibrator):
         center: Subtract the mean first. Without it the directions are the singular vectors of the raw rows, of which
             the first is close to the mean (as in SIF, Arora et al. 2017).
         standardize: Standardise first, which centres as well: SN+NATSV of Table 5, still one affine map.
+        partly: Remove of each direction only its share of the k directions' variance, as uSIF does (Ethayarajh 2018).
     """
 
-    def __init__(self, k: int = 1, *, center: bool = True, standardize: bool = False) -> None:
+    def __init__(self, k: int = 1, *, center: bool = True, standardize: bool = False, partly: bool = False) -> None:
         self.k = k
+        self.partly = partly
         self.center = center
         self.standardize = standardize
 
@@ -180,8 +182,10 @@ class RemoveTopComponents(_AffineCalibrator):
         values, vectors = _eigen(scale[:, None] * (moments.covariance() + np.outer(offset, offset)) * scale)
         top = vectors[:, :k] * (values[:k] > _DEAD_DIRECTION * values[0])  # rows may span fewer than k directions
         top = top * (scale > 0)[:, None]  # exactly 0 in dead dimensions, where eigh leaves 1e-16
-        rest = np.eye(d) - top @ top.T
-        return mean, scale[:, None] * rest, rest * std
+        share = values[:k] / max(values[:k].sum(), np.finfo(np.float64).tiny) if self.partly else np.ones(k)
+        rest = np.eye(d) - top * share @ top.T
+        back = np.divide(share, 1 - share, out=-np.ones(k), where=share < 1 - 1e-12)
+        return mean, scale[:, None] * rest, (np.eye(d) + top * back @ top.T) * std
 
 
 class Whitening(_AffineCalibrator):

@@ -1,7 +1,9 @@
 """Encoders: text in, vectors out, by a frozen language model and views of it. Importing the room registers every view."""
 
 from bertflow.encoders.base import TextEncoder, View
+from bertflow.encoders.prompts import Contrast, Echo, Prompt
 from bertflow.encoders.token_table import TokenTable
 from bertflow.encoders.views import Pooled
+from bertflow.encoders.word_averages import Sif, Usif, ZipfianWhitening
 
-__all__ = ["Pooled", "TextEncoder", "TokenTable", "View"]
+__all__ = ["Pooled", "Sif", "TextEncoder", "TokenTable", "Usif", "View", "ZipfianWhitening"]

@@ -83,9 +83,13 @@ class TokenTable(View):
                 f"{getattr(encoder, 'name', encoder)!r} is none. Use a recipe without them, such as 'whitening' or 'flow'."
             )
         tokens, words = _vocabulary(encoder, show_progress_bar)
-        rows = fourier_features(tokens, words, self.random_state, self.features)
+        rows = self._make_vectors(tokens, words)
         tokenizer = Tokenizer.from_str(encoder.tokenizer.backend_tokenizer.to_str())
         self._take(tokenizer, rows[:-1], words.astype(np.float32), rows[-1])
+
+    def _make_vectors(self, tokens: Matrix, words: Mask) -> Matrix:
+        """Return the rows of the table from the tokens' vectors (t + 1, d), the last one of no token."""
+        return fourier_features(tokens, words, self.random_state, self.features)
 
     def _take(self, tokenizer: Tokenizer, vectors: Matrix, weights: Matrix, nothing: Matrix) -> None:
         self.tokenizer, self.vectors, self.weights, self.nothing = tokenizer, vectors, weights, nothing
@@ -96,12 +100,16 @@ class TokenTable(View):
 
     def learn(self, texts: Iterable[str]) -> None:
         """Weigh every token by its surprise in ``texts``: -log of its share of all tokens."""
-        counts, stream = np.full(len(self.vectors), UNSEEN), iter(texts)
+        counts, stream = np.zeros(len(self.vectors)), iter(texts)
         while part := list(islice(stream, TEXTS_AT_ONCE)):
             counts += np.bincount(self._tokens(check_sentences(part))[0], minlength=len(self.vectors))
-        surprise = -np.log(counts / counts.sum()) * (self.weights > 0)
-        self.weights = surprise.astype(np.float32)
+        self.weights = self._weigh(counts).astype(np.float32)
         self.__dict__.pop("fingerprint", None)
+
+    def _weigh(self, counts: Matrix) -> Matrix:
+        """Return how much each token counts (tokens,), from how often the text has it."""
+        counts = counts + UNSEEN
+        return -np.log(counts / counts.sum()) * (self.weights > 0)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -118,12 +126,16 @@ class TokenTable(View):
         texts = check_sentences(texts)
         tokens, lengths = self._tokens(texts)
         text = np.repeat(np.arange(len(texts)), lengths)
-        total = np.bincount(text, self.weights[tokens], len(texts))
-        weights = np.where(total[text] > 0, self.weights[tokens] / np.maximum(total, 1e-12)[text], 1 / lengths[text])
+        weights = self._shares(text, tokens, lengths)
         shape = len(texts), len(self.vectors)
         vectors = scipy.sparse.csr_array((weights.astype(np.float32), (text, tokens)), shape) @ self.vectors
         vectors[lengths == 0] = self.nothing
         return vectors
+
+    def _shares(self, text: Numbers, tokens: Numbers, lengths: Numbers) -> Matrix:
+        """Return the share of its text's vector that each token is, where token i stands in text ``text[i]``."""
+        total = np.bincount(text, self.weights[tokens], len(lengths))
+        return np.where(total[text] > 0, self.weights[tokens] / np.maximum(total, 1e-12)[text], 1 / lengths[text])
 
     def _tokens(self, texts: list[str]) -> tuple[Numbers, Numbers]:
         """Return the tokens of all texts in a row, and how many each text has."""
