@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from bertflow.arrays import Matrix
 from bertflow.corpus.neighbours import Pairs, pairs_above
 from bertflow.corpus.significance import Significance
-from bertflow.corpus.vectors import Indices, Model, checked_units, distinct, unit_vectors
+from bertflow.corpus.vectors import Indices, Model, distinct, given_units
 from bertflow.errors import InputError
 
 Keep = Literal["first", "longest", "central"]
@@ -102,14 +101,14 @@ def find_duplicates(
     if keep not in get_args(Keep):
         raise InputError(f"keep is {keep!r}; {', '.join(get_args(Keep))} are known.")
     given, number = distinct(texts)
-    rows = _units(given, number, model, vectors)
+    rows = given_units(given, number, model, vectors)
     if against is None:
         significance = significance or Significance.fit(rows, random_state=random_state)
         scale = _Scale(significance, expect_false, max(1.0, len(rows) * (len(rows) - 1) / 2))
         pairs = pairs_above(rows, scale.loose, show_progress_bar=show_progress_bar)
         return _within(given, number, pairs, scale, keep)
     others, other_number = distinct(against)
-    base = _units(others, other_number, model, against_vectors)
+    base = given_units(others, other_number, model, against_vectors)
     significance = significance or Significance.fit(np.concatenate([rows, base]), random_state=random_state)
     scale = _Scale(significance, expect_false, float(len(rows)) * len(base))
     pairs = pairs_above(rows, scale.loose, base, show_progress_bar=show_progress_bar)
@@ -139,18 +138,6 @@ class _Scale:
         """Return the pairs that reach the threshold, and those on either side of it."""
         count = int((pairs.cosine >= self.threshold).sum())
         return pairs.part(slice(count)), pairs.part(slice(max(0, count - BORDERLINE), count + BORDERLINE))
-
-
-def _units(given: list[str], number: Indices, model: Model | None, vectors: object) -> Matrix:
-    """Return unit vectors of the distinct texts."""
-    if (model is None) == (vectors is None):
-        raise InputError("Texts come with a model that encodes them, or with their vectors: give one of the two.")
-    if model is not None:
-        return unit_vectors(given, model)
-    rows = checked_units(vectors)
-    if len(rows) != len(number):
-        raise InputError(f"{len(number)} texts came with {len(rows)} vectors; one each was expected.")
-    return rows[_first_rows(number)]
 
 
 def _first_rows(number: Indices) -> Indices:

@@ -40,3 +40,15 @@ def distinct(texts: Sequence[str]) -> tuple[list[str], Indices]:
     number: dict[str, int] = {}
     rows = [number.setdefault(text, len(number)) for text in check_sentences(texts)]
     return list(number), np.array(rows, dtype=np.int64)
+
+
+def given_units(given: list[str], number: Indices, model: Model | None, vectors: object) -> Matrix:
+    """Return unit vectors (n, d) of distinct texts, by a model or out of those given for all texts."""
+    if (model is None) == (vectors is None):
+        raise InputError("Texts come with a model that encodes them, or with their vectors: give one of the two.")
+    if model is not None:
+        return unit_vectors(given, model)
+    rows = checked_units(vectors)
+    if len(rows) != len(number):
+        raise InputError(f"{len(number)} texts came with {len(rows)} vectors; one each was expected.")
+    return rows[np.unique(number, return_index=True)[1]]
