@@ -65,10 +65,10 @@ def test_correlation():
 @pytest.mark.parametrize(
     ("similarities", "distances", "message"),
     [
-        ([1, 2], [1, 2, 3], "both be"),
-        ([1], [1], "two pairs"),
-        ([1, np.nan], [1, 2], "similarities hold NaN"),
-        ([1, 2], [3, 3], "All 2 distances are 3"),
+        ([1, 2], [1, 2, 3], "one length"),
+        ([1], [1], "some that differ"),
+        ([1, np.nan], [1, 2], "hold NaN"),
+        ([1, 2], [3, 3], "all distances, are the same"),
     ],
 )
 def test_undefined_correlations_say_why(similarities, distances, message):

@@ -183,11 +183,11 @@ class _Pending:
         return _Pending(self.order[which], self.scale[which], self.shift[which])
 
     def columns(self) -> slice:
-        """The columns, which are neighbours and stand forwards or backwards."""
+        """The columns, which are neighbours, in rising or falling order."""
         return slice(int(self.order.min()), int(self.order.max()) + 1)
 
     def ranks(self) -> Array:
-        """Which dimension is the first of the columns, and so on."""
+        """The dimensions in the order of their columns."""
         return self.order.argsort()
 
 
@@ -199,8 +199,8 @@ def fold_arrays(arrays: Mapping[str, Array], coupling: str = "additive") -> Fold
     """Fold a flow: all that is linear is multiplied out once, so that little more than the networks remains.
 
     Actnorms only scale and shift, and reversals only rename. So the columns stay as the first actnorm left them, and the
-    networks' weights are changed to suit. The first actnorm is applied to the rows: a mean far from zero, folded into
-    weights, would cost digits. Other orders are applied too, so that a network reads and changes neighbouring columns.
+    networks' weights include the rest. The first actnorm is applied to the rows, because a mean far from zero loses digits
+    when it is folded into weights. So are random orders, because slices of neighbouring columns are faster than others.
 
     Args:
         arrays: The flow's parameters and buffers by their names, such as ``levels.0.0.actnorm.loc``.
@@ -227,7 +227,7 @@ def fold_arrays(arrays: Mapping[str, Array], coupling: str = "additive") -> Fold
     last = _join(finished)
     operations.append(Finish(last.order, last.scale, last.shift))
     dtype = arrays["levels.0.0.actnorm.loc"].dtype
-    return FoldedFlow(tuple(operations)).map(lambda array: np.array(array, _kept(array, dtype), order="C"))
+    return FoldedFlow(tuple(operations)).map(lambda array: np.array(array, _dtype(array, dtype), order="C"))
 
 
 def _steps(arrays: Mapping[str, Array]) -> list[dict[str, Array]]:
@@ -235,11 +235,11 @@ def _steps(arrays: Mapping[str, Array]) -> list[dict[str, Array]]:
     steps: dict[tuple[int, ...], dict[str, Array]] = {}
     for name, array in arrays.items():
         _, level, step, rest = name.split(".", 3)
-        steps.setdefault((int(level), int(step)), {})[rest] = np.asarray(array, _kept(array, np.float64))
+        steps.setdefault((int(level), int(step)), {})[rest] = np.asarray(array, _dtype(array, np.float64))
     return [steps[place] for place in sorted(steps)]
 
 
-def _kept(array: Array, dtype: Any) -> Any:
+def _dtype(array: Array, dtype: Any) -> Any:
     """The dtype asked for; that of the array where it holds integers."""
     return dtype if np.issubdtype(array.dtype, np.floating) else array.dtype
 
@@ -249,7 +249,7 @@ def _scale(step: dict[str, Array], layer: str) -> Array:
 
 
 def _permute(active: _Pending, step: dict[str, Array], operations: list[Operation]) -> _Pending:
-    """Rename the dimensions, or append an operation: for a linear map, and for an order of no neighbours."""
+    """Rename the dimensions where their columns stay neighbours; otherwise append an operation."""
     columns = np.sort(active.order)
     if "permutation.order" not in step:
         matrix = _plu(step).T
@@ -272,7 +272,7 @@ def _plu(step: dict[str, Array]) -> Array:
 
 
 def _network(kept: _Pending, step: dict[str, Array]) -> tuple[dict[str, Array], Array, Array]:
-    """The first two layers, which see what is pending of the columns they read, then weights and bias of the third."""
+    """The first two layers, with what is pending of their inputs folded in, then weights and bias of the third."""
     net = {name.removeprefix("coupling.net."): array for name, array in step.items()}
     s1, s2, s3 = (_scale(net, layer) for layer in ("actnorm1", "actnorm2", "linear3"))
     w1 = net["linear1.weight"].T * s1
@@ -286,7 +286,7 @@ def _network(kept: _Pending, step: dict[str, Array]) -> tuple[dict[str, Array], 
 
 
 def _fold_additive(kept: _Pending, changed: _Pending, step: dict[str, Array], operations: list[Operation]) -> _Pending:
-    """Append the operation; the third layer's bias joins what is pending of the changed dimensions."""
+    """Append the operation; the third layer's bias is added to the pending shift."""
     layers, w3, b3 = _network(kept, step)
     w3 = (w3 / changed.scale)[:, changed.ranks()]
     operations.append(Add(kept.columns(), changed.columns(), w3=w3, **layers))
@@ -294,7 +294,7 @@ def _fold_additive(kept: _Pending, changed: _Pending, step: dict[str, Array], op
 
 
 def _fold_affine(kept: _Pending, changed: _Pending, step: dict[str, Array], operations: list[Operation]) -> _Pending:
-    """Append the operation, which also adds the pending shift of the changed dimensions, since it scales them."""
+    """Append the operation; it adds the pending shift too, which must be there before the scaling."""
     layers, w3, b3 = _network(kept, step)
     m, ranks = len(changed.scale), changed.ranks()
     w3[:, :m] /= changed.scale
@@ -304,5 +304,5 @@ def _fold_affine(kept: _Pending, changed: _Pending, step: dict[str, Array], oper
     return replace(changed, shift=np.zeros(m))
 
 
-#: By the name of a coupling, what appends its operation and returns what is then pending of the dimensions it changes.
+#: By a coupling's name, the function that appends its operation and returns what is then pending of the changed part.
 COUPLINGS = {"additive": _fold_additive, "affine": _fold_affine}

@@ -85,17 +85,10 @@ def lexical_correlation(similarities: Vector | Sequence[float], distances: Count
 
     Near −100, a similarity only counts shared words. The correlation of people's gold scores says what would be right.
     """
-    from scipy.stats import spearmanr  # the import takes a second, and edit distances do not need it
-
-    a, b = np.asarray(similarities, dtype=np.float64), np.asarray(distances, dtype=np.float64)
-    if a.shape != b.shape or a.ndim != 1 or len(a) < 2:
-        raise InputError(f"Similarities {a.shape} and distances {b.shape} must both be (n,), of at least two pairs.")
-    for values, what in ((a, "similarities"), (b, "distances")):
-        if not np.isfinite(values).all():
-            raise InputError(f"The {what} hold NaN or infinity: remove or correct those pairs.")
-        if values.min() == values.max():
-            raise InputError(f"All {len(values)} {what} are {values[0]:g}; a correlation needs some that differ.")
-    return 100 * float(spearmanr(a, b).statistic)
+    found = spearman(similarities, distances)
+    if found is None:
+        raise InputError("All similarities, or all distances, are the same; a correlation needs some that differ.")
+    return found
 
 
 def lexical_summary(
