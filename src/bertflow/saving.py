@@ -138,19 +138,22 @@ class SavedModel(ModelHubMixin):
                 raise InputError("'encoder' is missing; for a calibrator alone, give encoder=…")
             if known is None:
                 return cls(encoder, Calibrator.from_state(config["calibrator"], arrays, device=options["device"]))
-            known["name"], known["class"]
-            needed = any(View.registry[part["view"]["class"]].needs_encoder for part in config["parts"])
-            needed = needed and not defer_encoder
+            encoder_name = known["name"]
+            kinds = [View.registry.get(part["view"]["class"], View) for part in config["parts"]]
+        needed = any(kind.needs_encoder for kind in kinds) and not defer_encoder
         given = as_encoder(encoder) if encoder is not None else None
+        if needed and given is None and "class" not in known:
+            raise ModelFolderError(f"The model's encoder {encoder_name!r} is one of your own: give it with encoder=….")
         bundle = folder / model_folder.ENCODER if config.get("bundled_encoder") else None
         load = partial(load_encoder, known, bundle, **options)
         loaded = given or (load() if needed else Deferred(known, load))
         with model_folder.consistent(folder):
-            parts = [_load_part(folder, config, arrays, i, loaded, options) for i in range(len(config["parts"]))]
-            model = cls(loaded, None, config.get("training"), parts=parts, recipe=config.get("recipe"))
+            model_folder.refuse_arrays_of_no_part(config, arrays)
+            parts = [_load_part(folder, config, arrays, i, loaded, options) for i in range(len(kinds))]
+        model = cls(loaded, None, config.get("training"), parts=parts, recipe=config.get("recipe"))
         model.card, model.results = config.get("card", {}), config.get("results", [])
         if needed and loaded.fingerprint != known.get("fingerprint"):
-            _changed_encoder(known["name"], loaded.name, accept_changed_encoder)
+            _changed_encoder(encoder_name, loaded.name, accept_changed_encoder)
             model.results = []
         return model
 

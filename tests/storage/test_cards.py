@@ -8,9 +8,11 @@ from bertflow.errors import InputError
 from bertflow.evaluation import Score
 from bertflow.storage.cards import is_hub_id, measured, merged, model_card, renewed
 
+CALIBRATOR = {"class": "Whitening", "params": {"n_components": None, "shrinkage": 0.1}, "n_features_in": 8}
+PART = {"view": {"class": "Pooled", "params": {"pooling": None}, "dim": 8}, "calibrator": CALIBRATOR}
 CONFIG = {
     "encoder": {"name": "someone/some-bert", "pooling": "mean"},
-    "calibrator": {"class": "Whitening", "params": {"n_components": None, "shrinkage": 0.1}, "n_features_in": 8},
+    "parts": [PART],
     "training": {"sentences": 4000, "sentences_sha256": "abc123", "steps": 7},
 }
 SCORE = Score(61.25, 58.5, 63.75, "wmean", "spearman", 1379, {"a": 60.0, "b": 62.0}, 0.95)
@@ -28,6 +30,7 @@ def front(card: str) -> dict:
     ("name", "base"),
     [
         ("mini", None),
+        ("mini-1", None),
         ("bert-base-uncased", "bert-base-uncased"),
         ("someone/some-model.v2", "someone/some-model.v2"),
         ("/somewhere/local", None),
@@ -65,6 +68,26 @@ def test_settings_and_training_data_are_told():
     assert "4000 different sentences" in card
     assert card.count("abc123") == 1
     assert "Training data" not in model_card({**CONFIG, "training": {}}, "my-model")
+
+
+def test_every_part_is_told_with_its_view():
+    tokens = {"view": {"class": "TokenTable", "params": {"features": 1024}, "dim": 1024}, "calibrator": CALIBRATOR}
+    flow = {"class": "FlowCalibrator", "params": {"preset": "paper"}, "n_features_in": 8}
+    pooled = {"class": "Pooled", "params": {"pooling": "first-last-avg", "words_only": True}, "dim": 8}
+    both = [tokens, {"view": pooled, "calibrator": flow}]
+    card = model_card(CONFIG | {"recipe": "best", "parts": both}, "my-model")
+    assert {"Whitening", "FlowCalibrator"} <= set(front(card)["tags"])
+    assert "# some-bert + best" in card
+    assert "(TokenTable beside pooling: first-last-avg)" in card
+    for row in (
+        "| recipe | best |",
+        "| part 1: features | 1024 |",
+        "| part 1: shrinkage | 0.1 |",
+        "| part 2: preset | paper |",
+    ):
+        assert row in card
+    assert "# some-bert + Whitening beside FlowCalibrator" in model_card(CONFIG | {"parts": both}, "my-model")
+    assert "(pooling: mean)" in model_card(CONFIG, "my-model")  # the encoder's own
 
 
 def test_results_are_a_model_index_that_the_hub_reads():
@@ -139,8 +162,8 @@ def test_own_text_and_own_results_stay():
 
 
 def test_a_calibrator_alone():
-    card = model_card({"calibrator": CONFIG["calibrator"]}, "me/white")
+    card = model_card({"calibrator": CALIBRATOR}, "me/white")
     assert front(card)["pipeline_tag"] == "feature-extraction"
     assert "base_model" not in front(card)
-    assert 'load_calibrator("me/white")' in card
+    assert 'Calibrator.from_pretrained("me/white")' in card
     assert "8 dimensions" in card

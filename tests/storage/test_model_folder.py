@@ -11,17 +11,25 @@ import safetensors.numpy
 from huggingface_hub import HfApi, ModelCard
 
 import bertflow
-from bertflow import FlowCalibrator, RemoveTopComponents, Whitening
+from bertflow import Calibrator, FlowCalibrator, RemoveTopComponents, Whitening
 from bertflow.errors import InputError, ModelFolderError
 from bertflow.storage import atomic, model_folder
 from bertflow.version import __version__
 
 CONFIG = {
-    "encoder": {"kind": "transformers", "name": "mini", "pooling": "mean", "fingerprint": "abc"},
-    "calibrator": {"class": "Whitening", "params": {"n_components": None, "shrinkage": 0.1}},
+    "recipe": "whitening",
+    "encoder": {"class": "Encoder", "name": "mini-1", "pooling": "mean", "fingerprint": "abc"},
+    "parts": [
+        {
+            "view": {"class": "Pooled", "params": {"pooling": None}, "dim": 3},
+            "calibrator": {"class": "Whitening", "params": {"n_components": None, "shrinkage": 0.1}},
+            "weight": 1.0,
+            "scale": 1.0,
+        }
+    ],
     "training": {"sentences": 4000},
 }
-ARRAYS = {"mean": np.arange(3.0), "kernel": np.arange(6, dtype=np.float32).reshape(3, 2)}
+ARRAYS = {"0.mean": np.arange(3.0), "0.kernel": np.arange(6, dtype=np.float32).reshape(3, 2)}
 
 
 @pytest.fixture
@@ -77,9 +85,48 @@ def test_the_encoder_is_bundled_by_its_own_writer(tmp_path):
         place.mkdir()
         (place / "weights.txt").write_text("1 2 3")
 
-    folder = model_folder.save(tmp_path / "model", CONFIG, ARRAYS, write)
+    folder = model_folder.save(tmp_path / "model", CONFIG, ARRAYS, write_encoder=write)
     assert (folder / "encoder" / "weights.txt").read_text() == "1 2 3"
     assert model_folder.load_config(folder)["bundled_encoder"] is True
+
+
+@pytest.fixture
+def learnt(tmp_path):
+    """A model whose view learnt something."""
+
+    def write(room):
+        (room / "parts" / "0").mkdir(parents=True)
+        (room / "parts" / "0" / "table.safetensors").write_bytes(b"what it learnt")
+
+    return model_folder.save(tmp_path / "learnt", CONFIG, ARRAYS, write)
+
+
+def test_what_views_learnt_has_a_checksum_too(learnt):
+    config, _ = model_folder.load(learnt)
+    assert sorted(config["sha256"]) == ["model.safetensors", "parts/0/table.safetensors"]
+    table = model_folder.view_folder(learnt, config, 0) / "table.safetensors"
+    assert table.read_bytes() == b"what it learnt"
+    table.write_bytes(b"something else")
+    with pytest.raises(ModelFolderError, match=r"table\.safetensors is damaged"):
+        model_folder.load(learnt)
+    table.unlink()
+    with pytest.raises(ModelFolderError, match=r"table\.safetensors is missing"):
+        model_folder.load(learnt)
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "parts/../../secret"])
+def test_no_path_leaves_the_folder(learnt, name):
+    config = model_folder.load_config(learnt)
+    change_config(learnt, sha256=config["sha256"] | {name: "0"})
+    with pytest.raises(ModelFolderError, match="names a file outside its folder"):
+        model_folder.load(learnt)
+
+
+def test_arrays_of_a_part_have_their_own_names(folder):
+    _, arrays = model_folder.load(folder)
+    assert sorted(model_folder.arrays_of_part(arrays, 0)) == ["kernel", "mean"]
+    assert model_folder.arrays_of_part(arrays, 1) == {}
+    assert sorted(model_folder.arrays_of_part({"1.x": 1, "11.x": 2, "1.y.1.z": 3}, 1)) == ["x", "y.1.z"]
 
 
 def test_nothing_changes_when_the_encoder_cannot_be_written(folder):
@@ -87,7 +134,7 @@ def test_nothing_changes_when_the_encoder_cannot_be_written(folder):
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        model_folder.save(folder, {**CONFIG, "training": {"sentences": 1}}, ARRAYS, fail)
+        model_folder.save(folder, {**CONFIG, "training": {"sentences": 1}}, ARRAYS, write_encoder=fail)
     assert model_folder.load_config(folder)["training"] == {"sentences": 4000}
     assert [file.name for file in folder.parent.iterdir()] == ["model"]
 
@@ -168,7 +215,7 @@ def test_one_altered_bit_is_noticed(folder):
 
 
 def test_weights_of_another_model(folder, tmp_path):
-    other = model_folder.save(tmp_path / "other", CONFIG, {"mean": np.ones(3)})
+    other = model_folder.save(tmp_path / "other", CONFIG, {"0.mean": np.ones(3)})
     (folder / "model.safetensors").write_bytes((other / "model.safetensors").read_bytes())
     with pytest.raises(ModelFolderError, match=r"not the file that belongs to its config\.json"):
         model_folder.load(folder)
@@ -176,8 +223,8 @@ def test_weights_of_another_model(folder, tmp_path):
 
 def test_weights_that_are_no_safetensors_file(folder):
     (folder / "model.safetensors").write_bytes(b"something else")
-    change_config(folder, weights_sha256=hashlib.sha256(b"something else").hexdigest())
-    with pytest.raises(ModelFolderError, match=r"model\.safetensors is not a safetensors file .*fit the model anew"):
+    change_config(folder, sha256={"model.safetensors": hashlib.sha256(b"something else").hexdigest()})
+    with pytest.raises(ModelFolderError, match=r"model\.safetensors is not a safetensors file .*fit the model again"):
         model_folder.load(folder)
 
 
@@ -207,15 +254,16 @@ def test_a_plain_bert_folder_says_how_to_use_it(tiny_bert):
         model_folder.load(tiny_bert)
 
 
-@pytest.mark.parametrize("version", [model_folder.FORMAT_VERSION + 1, 99, "2", None])
+@pytest.mark.parametrize("version", [model_folder.FORMAT_VERSION + 1, 99, "3", None])
 def test_newer_format_says_how_to_upgrade(folder, version):
     change_config(folder, format_version=version, bertflow_version="9.9")
     with pytest.raises(ModelFolderError, match=rf"version {version}, written by bertflow 9\.9.*pip install --upgrade"):
         model_folder.load(folder)
 
 
-def test_config_without_checksum(folder):
-    change_config(folder, weights_sha256=None)
+@pytest.mark.parametrize("known", [None, {}, {"model.safetensors": None}, {"README.md": "0"}, "abc"])
+def test_config_without_checksum(folder, known):
+    change_config(folder, sha256=known)
     with pytest.raises(ModelFolderError, match="checksum differs"):
         model_folder.load(folder)
 
@@ -278,7 +326,7 @@ for name in ("torch", "yaml", "huggingface_hub", "scipy", "sklearn", "transforme
     sys.modules[name] = None  # importing it raises ImportError
 from bertflow.storage import model_folder
 config, arrays = model_folder.load({str(folder)!r})
-print(config["calibrator"]["class"], arrays["kernel"].shape)
+print(config["parts"][0]["calibrator"]["class"], arrays["0.kernel"].shape)
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.stderr == ""
@@ -294,30 +342,43 @@ print(config["calibrator"]["class"], arrays["kernel"].shape)
 def test_a_calibrator_alone_comes_back_exactly(tmp_path, calibrator):
     x = np.random.default_rng(0).normal(size=(60, 6))
     calibrator.fit(x)
-    folder = model_folder.save_calibrator(calibrator, tmp_path / "calibrator")
-    again = model_folder.load_calibrator(folder, device="cpu")
+    folder = calibrator.save_pretrained(tmp_path / "calibrator")
+    again = Calibrator.from_pretrained(folder, device="cpu")
     assert type(again) is type(calibrator)
     np.testing.assert_array_equal(again.transform(x), calibrator.transform(x))
     assert "encoder" not in model_folder.load_config(folder)
     card = ModelCard.load(folder / "README.md")
     assert card.data.pipeline_tag == "feature-extraction"
     assert card.data.base_model is None
-    assert 'load_calibrator("calibrator")' in card.text
+    assert 'Calibrator.from_pretrained("calibrator")' in card.text
+
+
+def test_a_calibrator_of_another_class_is_named(tmp_path):
+    folder = Whitening().fit(np.random.default_rng(0).normal(size=(9, 3))).save_pretrained(tmp_path / "calibrator")
+    assert isinstance(Whitening.from_pretrained(folder), Whitening)
+    with pytest.raises(InputError, match="holds a Whitening, not a FlowCalibrator"):
+        FlowCalibrator.from_pretrained(folder)
+
+
+def test_a_model_of_many_parts_has_no_single_calibrator(tmp_path):
+    folder = model_folder.save(tmp_path / "model", CONFIG | {"parts": CONFIG["parts"] * 2}, ARRAYS)
+    with pytest.raises(ModelFolderError, match=r"a model of 2 parts.*BertFlow\.from_pretrained"):
+        Calibrator.from_pretrained(folder)
 
 
 def test_an_unfitted_calibrator_is_not_saved(tmp_path):
     with pytest.raises(ValueError, match="not fitted"):
-        model_folder.save_calibrator(Whitening(), tmp_path / "calibrator")
+        Whitening().save_pretrained(tmp_path / "calibrator")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_calibrator_that_does_not_hang_together(tmp_path):
     calibrator = Whitening().fit(np.random.default_rng(0).normal(size=(9, 3)))
-    folder = model_folder.save_calibrator(calibrator, tmp_path / "calibrator")
+    folder = calibrator.save_pretrained(tmp_path / "calibrator")
     config = model_folder.load_config(folder)
     change_config(folder, calibrator={**config["calibrator"], "n_features_in": 4})
     with pytest.raises(ModelFolderError, match=r"do not make a model \(Array 'mean' has shape .*copy the whole folder"):
-        model_folder.load_calibrator(folder)
+        Calibrator.from_pretrained(folder)
 
 
 # --- results
@@ -408,9 +469,11 @@ def test_a_damaged_folder_is_not_pushed(folder, hub):
     assert not hub
 
 
-@pytest.mark.parametrize(("name", "warned"), [("/some/where", True), ("mini", False), ("someone/model", False)])
+@pytest.mark.parametrize(
+    ("name", "warned"), [("/some/where", True), ("mini", False), ("mini-1", False), ("someone/model", False)]
+)
 def test_an_encoder_that_others_lack_is_told(tmp_path, hub, recwarn, name, warned):
-    folder = model_folder.save(tmp_path / "model", {**CONFIG, "encoder": {"name": name}}, ARRAYS)
+    folder = model_folder.save(tmp_path / "model", {**CONFIG, "encoder": CONFIG["encoder"] | {"name": name}}, ARRAYS)
     if warned:
         with pytest.warns(UserWarning, match="is not on the hub.*bundle_encoder=True"):
             model_folder.push(folder, "me/model")

@@ -130,6 +130,14 @@ def arrays_of_part(arrays: dict[str, Matrix], part: int) -> dict[str, Matrix]:
     return {name.removeprefix(head): array for name, array in arrays.items() if name.startswith(head)}
 
 
+def refuse_arrays_of_no_part(config: dict[str, Any], arrays: dict[str, Matrix]) -> None:
+    """Raise where there are arrays that belong to no part."""
+    heads = tuple(f"{i}." for i in range(len(config["parts"])))
+    odd = [name for name in arrays if not name.startswith(heads)]
+    if odd:
+        raise ModelFolderError(f"Array {odd[0]!r} is of none of its parts.")
+
+
 def load_config(folder: str | Path) -> dict[str, Any]:
     """Read and check a model folder's config.json."""
     recover(folder)

@@ -23,8 +23,9 @@ def upgraded(config: dict[str, Any], arrays: dict[str, Matrix]) -> tuple[dict[st
     if known is None:
         return config, arrays
     kind, calibrator = known.get("kind"), config["calibrator"]
-    encoder = {**known.get("contextual", known), "class": _CLASSES[kind]}
-    encoder.pop("kind", None)
+    encoder = {**known.get("contextual", known)}
+    if encoder.pop("kind", None) and kind in _CLASSES:  # an encoder class of the user's own has to be given again
+        encoder["class"] = _CLASSES[kind]
     encoder["name"] = MINI_VERSION if encoder["name"] == MINI else encoder["name"]
     if kind == "joined":
         parts, arrays = _joined(known["contextual"], calibrator, arrays)
