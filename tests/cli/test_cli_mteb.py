@@ -26,12 +26,12 @@ def pairs(tmp_path, sentences):
     return path
 
 
-def test_encoder_with_and_without_calibration(run, pairs, tiny_bert, tmp_path):
-    args = ("--pairs", pairs, "--encoder", tiny_bert, "-c", "none", "-c", "whitening,sn", "--output", tmp_path / "out")
+def test_several_recipes_on_an_encoder(run, pairs, tiny_bert, tmp_path):
+    args = ("--pairs", pairs, "--encoder", tiny_bert, "-r", "raw", "-r", "whitening,best", "--output", tmp_path / "out")
     code, out, err = run(*args, "--json", "--quiet")
     assert (code, err) == (0, "")
     result = json.loads(out)
-    assert list(result["results"]) == ["none", "whitening", "sn"]
+    assert list(result["results"]) == ["raw", "whitening", "best"]
     scores = [row[0]["score"] for row in result["results"].values()]
     assert len(set(scores)) == 3
     assert all(row[0]["task"] == "my-pairs" for row in result["results"].values())
@@ -55,7 +55,8 @@ def test_saved_model(run, pairs, small_model, tmp_path):
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        (["--model", "m", "--calibrator", "flow"], "--model brings its own encoder"),
+        (["--model", "m", "--recipe", "flow"], "--model brings its own encoder"),
+        (["--recipe", "raw", "--calibrator", "none"], "--recipe and --calibrator say the same thing"),
         (["--tasks", "BIOSSES"], "BIOSSES could not be fetched from the Hugging Face hub"),
         (["--tasks", "STS12", "--data", "nowhere"], "There is no folder 'nowhere'"),
         (["--tasks", "QNLI"], "MTEB has no task 'QNLI'"),
@@ -68,12 +69,15 @@ def test_what_is_wrong_is_said(run, args, sentence):
     assert sentence in err
 
 
-def test_labels_and_unknown_calibrators_are_refused(run, pairs, tmp_path, tiny_bert):
+def test_labels_and_unknown_recipes_are_refused(run, pairs, tmp_path, tiny_bert):
     labels = tmp_path / "labels.tsv"
     labels.write_text("sentence1\tsentence2\tlabel\na cat\ta dog\t0\ntea\ttea\t1\n")
     code, _, err = run("--pairs", labels)
     assert code == 1
     assert "graded scores" in err
-    code, _, err = run("--pairs", pairs, "-e", tiny_bert, "-c", "bleach")
+    code, _, err = run("--pairs", pairs, "-e", tiny_bert, "-r", "bleach")
     assert code == 1
-    assert "Unknown calibrator 'bleach'" in err
+    assert "Unknown recipe 'bleach'" in err
+    code, _, err = run("--pairs", pairs, "-e", tiny_bert, "-c", "none")
+    assert code == 0
+    assert "--calibrator is deprecated; write  --recipe none" in err

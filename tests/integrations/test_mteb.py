@@ -12,7 +12,7 @@ from bertflow.evaluation.sts import COUNTS, hub_file
 mteb = pytest.importorskip("mteb", reason="needs pip install 'bertflow[mteb]'")
 
 from bertflow.integrations.mteb import MTEBEncoder  # noqa: E402
-from bertflow.integrations.mteb_runs import evaluate, evaluate_calibrators  # noqa: E402
+from bertflow.integrations.mteb_runs import evaluate, evaluate_recipes  # noqa: E402
 from bertflow.integrations.mteb_tasks import LOCAL, load_tasks, local_task, pairs_task  # noqa: E402
 
 
@@ -181,17 +181,17 @@ def test_other_kinds_of_tasks_run_too(small_model, sentences):
     assert score.metric == "accuracy"
     assert score.score > 0.6
     with pytest.raises(InputError, match="no plain STS task"):
-        evaluate_calibrators(small_model.encoder, [task], ["whitening"])
+        evaluate_recipes(small_model.encoder, [task], ["whitening"])
 
 
-def test_calibrators_side_by_side(encoder, sentences, pairs):
+def test_recipes_side_by_side(encoder, sentences, pairs):
     task = pairs_task("Made", pairs)
-    target = evaluate_calibrators(encoder, [task], ["none", "whitening", "sn"])
+    target = evaluate_recipes(encoder, [task], ["none", "whitening", "sn", "best", "whitening@cls"])
     assert target["none"][0].score == pytest.approx(ours(pairs, encoder.encode), abs=5e-5)
     seen = list(dict.fromkeys(pairs.sentences1 + pairs.sentences2))
     expected = fitted(encoder, seen, Whitening())
     assert target["whitening"][0].score == pytest.approx(ours(pairs, expected.encode), abs=5e-5)
-    general = evaluate_calibrators(encoder, [task, task], ["whitening"], fit_on=sentences)
+    general = evaluate_recipes(encoder, [task, task], ["whitening"], fit_on=sentences)
     expected = fitted(encoder, sentences, Whitening())
     assert [s.score for s in general["whitening"]] == pytest.approx([ours(pairs, expected.encode)] * 2, abs=5e-5)
 

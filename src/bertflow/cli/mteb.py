@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ from rich.markup import escape
 from bertflow.cli.judging import Data, FitOn, sentences_to_fit
 from bertflow.cli.output import AsJson, Device, PoolingName, Quiet, Seed, print_json, say, start, table
 from bertflow.errors import InputError
+from bertflow.recipes import RAW, check_recipe
 
 if TYPE_CHECKING:
     from bertflow.integrations.mteb_runs import MTEBScore
@@ -25,11 +27,16 @@ def mteb(
         str | None, typer.Option("--encoder", "-e", help="Or `mini` (the default), a Hugging Face id, or a folder.")
     ] = None,
     pooling: PoolingName = None,
-    calibrator: Annotated[
+    recipe: Annotated[
         list[str] | None,
         typer.Option(
-            "--calibrator", "-c", help="For --encoder: `none` (default), `whitening`, `flow`…; may be repeated."
+            "--recipe",
+            "-r",
+            help="For --encoder: `raw` (default), `whitening`, `best`…; several with commas, or repeated.",
         ),
+    ] = None,
+    calibrator: Annotated[
+        list[str] | None, typer.Option("--calibrator", "-c", help="Deprecated: --recipe says it.", hidden=True)
     ] = None,
     fit_on: FitOn = "target",
     pairs: Annotated[
@@ -48,21 +55,20 @@ def mteb(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run MTEB on a model, or on an encoder with and without calibration; data from your disk or from the hub.
+    """Run MTEB on a model, or on an encoder with several recipes; data from your disk or from the hub.
 
-    bertflow mteb --tasks STS12,STSBenchmark --encoder mini -c none -c whitening
+    bertflow mteb --tasks STS12,STSBenchmark --encoder mini --recipe raw,whitening
 
     bertflow mteb --tasks Banking77Classification.v2 --model my-model
     """
     progress = start(quiet)
-    names = [part.strip() for each in calibrator or ["none"] for part in each.split(",") if part.strip()]
-    if model is not None and (encoder or calibrator or pooling):
-        raise InputError(
-            "--model brings its own encoder and calibrator: leave out --encoder, --pooling and --calibrator."
-        )
-    from bertflow.encoders.transformer import as_encoder
+    names = _recipes(recipe, calibrator)
+    if model is not None and (encoder or names or pooling):
+        raise InputError("--model brings its own encoder and recipe: leave out --encoder, --pooling and --recipe.")
+    names = names or [RAW]
+    from bertflow.encoders.choosing import as_encoder
     from bertflow.errors import require
-    from bertflow.integrations.mteb_runs import evaluate, evaluate_calibrators
+    from bertflow.integrations.mteb_runs import evaluate, evaluate_recipes
     from bertflow.model import BertFlow
 
     loaded = _tasks(tasks, pairs, data, hub)
@@ -70,7 +76,7 @@ def mteb(
     if model is not None:
         scores = {model: evaluate(BertFlow.from_pretrained(model, device=device), loaded, **options)}
     else:
-        scores = evaluate_calibrators(
+        scores = evaluate_recipes(
             as_encoder(encoder or "mini", pooling, device=device),
             loaded,
             names,
@@ -83,7 +89,19 @@ def mteb(
         results = {name: [score.to_dict() for score in row] for name, row in scores.items()}
         print_json({"output": str(folder), "fit_on": None if model else fit_on, "results": results})
     else:
-        _show(scores, model or f"{encoder or 'mini'}, calibrated on {fit_on}", folder)
+        _show(scores, model or f"{encoder or 'mini'}, fitted on {fit_on}", folder)
+
+
+def _recipes(recipe: list[str] | None, calibrator: list[str] | None) -> list[str]:
+    """Return the recipes that the options name, checked; ``--calibrator`` is the deprecated one."""
+    if recipe and calibrator:
+        raise InputError("--recipe and --calibrator say the same thing; give --recipe alone.")
+    names = [part.strip() for each in recipe or calibrator or () for part in each.split(",") if part.strip()]
+    for name in names:
+        check_recipe(name)
+    if calibrator:
+        warnings.warn(f"--calibrator is deprecated; write  --recipe {','.join(names)}", FutureWarning, stacklevel=2)
+    return names
 
 
 def _tasks(names: str, pairs: Path | None, data: Path | None, hub: bool) -> list[Any]:

@@ -12,19 +12,21 @@ score of the first. The revision here is a hash of all that the vectors depend o
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bertflow.arrays import Matrix
-from bertflow.calibrators import Calibrator, FlowCalibrator, Identity
 from bertflow.data import MINI
-from bertflow.encoders.transformer import TextEncoder, as_encoder
+from bertflow.encoders.base import TextEncoder
+from bertflow.encoders.choosing import as_encoder
 from bertflow.errors import require
 from bertflow.model import BertFlow
+from bertflow.parts import Part
+from bertflow.recipes import RAW
 
 _AbsEncoder: Any = require("mteb.models.abs_encoder", "mteb").AbsEncoder
 
@@ -37,8 +39,8 @@ class MTEBEncoder(_AbsEncoder):
 
     Args:
         model: A ``BertFlow``, or an encoder: ``"mini"``, a Hugging Face id, a folder, a ``SentenceTransformer``…
-        name: What tables and result folders call it, ``"organisation/model"``; default: after encoder and calibrator.
-        training_datasets: Names of MTEB tasks whose sentences the calibrator has seen (without labels).
+        name: What tables and result folders call it, ``"organisation/model"``; default: after encoder and recipe.
+        training_datasets: Names of MTEB tasks whose sentences the model has seen (without labels).
 
     Example:
         >>> MTEBEncoder("mini").mteb_model_meta.name
@@ -47,10 +49,7 @@ class MTEBEncoder(_AbsEncoder):
 
     def __init__(self, model: Any, name: str | None = None, training_datasets: Iterable[str] = ()) -> None:
         self.model: BertFlow | TextEncoder = model if isinstance(model, BertFlow) else as_encoder(model)
-        encoder, calibrator = _parts(self.model)
-        self.mteb_model_meta = _metadata(
-            encoder, calibrator, name or default_name(encoder, calibrator), set(training_datasets)
-        )
+        self.mteb_model_meta = _metadata(self.model, name or default_name(self.model), set(training_datasets))
         self._last: dict[str, Matrix] = {}
 
     def encode(self, inputs: Any, *, show_progress_bar: bool = False, **_: Any) -> Matrix:
@@ -68,57 +67,69 @@ class MTEBEncoder(_AbsEncoder):
         return np.stack([vectors[text] for text in texts])
 
 
-def default_name(encoder: TextEncoder, calibrator: Calibrator | None) -> str:
-    """Name a model after its parts, such as ``"bertflow/bert-base-uncased-whitening-128"``."""
-    base = Path(encoder.name).name
-    if calibrator is None or isinstance(calibrator, Identity):
-        return f"bertflow/{base}"
-    kind = type(calibrator).__name__.removesuffix("Calibrator").lower()
-    reduced = f"-{calibrator._n_features_out}" if calibrator._n_features_out < encoder.dim else ""
-    return f"bertflow/{base}-{kind}{reduced}"
+def default_name(model: BertFlow | TextEncoder) -> str:
+    """Name a model after its encoder and recipe, such as ``"bertflow/bert-base-uncased-whitening-128"``."""
+    encoder, parts = _encoder_and_parts(model)
+    return "-".join([f"bertflow/{Path(encoder.name).name}", *_kinds(getattr(model, "recipe", None), parts)])
 
 
-def revision(encoder: TextEncoder, calibrator: Calibrator | None) -> str:
-    """Hash all that the vectors depend on: the encoder's weights, settings and precision, and the fitted map."""
-    precision = getattr(getattr(encoder, "model", None), "dtype", "")
-    digest = hashlib.sha256(f"{encoder.fingerprint} {precision}".encode())
-    if calibrator is not None:
-        settings, arrays = calibrator.get_state()
-        digest.update(json.dumps(settings, sort_keys=True, default=str).encode())
-        for name, array in sorted(arrays.items()):
-            digest.update(f"{name} {array.dtype} {array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()[:40]
+def _kinds(recipe: str | None, parts: Sequence[Part]) -> list[str]:
+    """What is in a model's name after its encoder: its recipe, or else its calibrators; nothing of raw vectors."""
+    if recipe is not None:
+        return [] if recipe == RAW else [re.sub(r"[@+]", "-", recipe)]
+    kinds = []
+    for part in parts:
+        kind = type(part.calibrator).__name__.removesuffix("Calibrator").lower()
+        reduced = part.calibrator.dim < part.calibrator.n_features_in_
+        kinds += [] if kind == "identity" else [f"{kind}-{part.calibrator.dim}" if reduced else kind]
+    return kinds
 
 
-def _parts(model: BertFlow | TextEncoder) -> tuple[TextEncoder, Calibrator | None]:
-    return (model.encoder, model.calibrator) if isinstance(model, BertFlow) else (model, None)
+def revision(model: BertFlow | TextEncoder) -> str:
+    """Hash all that the vectors depend on: the encoder's weights, settings and precision, and what was fitted."""
+    encoder, _ = _encoder_and_parts(model)
+    precision = getattr(getattr(encoder, "model", None), "dtype", "") if _runs_encoder(model) else ""
+    return hashlib.sha256(f"{model.fingerprint} {precision}".encode()).hexdigest()[:40]
 
 
-def _metadata(encoder: TextEncoder, calibrator: Calibrator | None, name: str, training_datasets: set[str]) -> Any:
+def _encoder_and_parts(model: BertFlow | TextEncoder) -> tuple[TextEncoder, Sequence[Part]]:
+    return (model.encoder, model.parts) if isinstance(model, BertFlow) else (model, ())
+
+
+def _runs_encoder(model: BertFlow | TextEncoder) -> bool:
+    _, parts = _encoder_and_parts(model)
+    return not parts or any(part.view.needs_encoder for part in parts)
+
+
+def _metadata(model: BertFlow | TextEncoder, name: str, training_datasets: set[str]) -> Any:
     models = require("mteb.models.model_meta", "mteb")
-    transformer: Any = getattr(encoder, "model", None)
+    encoder, parts = _encoder_and_parts(model)
+    transformer: Any = getattr(encoder, "model", None) if _runs_encoder(model) else None
     weights = list(transformer.parameters()) if hasattr(transformer, "parameters") else []
-    fitted = [] if calibrator is None else list(calibrator.get_state()[1].values())
+    tables = [table for part in parts if (table := part.view.as_table()) is not None]
+    fitted = [array for part in parts for array in part.calibrator.get_state()[1].values()]
+    fitted += [array for table in tables for array in (table.vectors, table.weights)]
     size = sum(w.numel() * w.element_size() for w in weights) + sum(array.nbytes for array in fitted)
-    theirs = encoder.describe().get("kind") == "sentence-transformers"
+    theirs = hasattr(transformer, "get_embedding_dimension")
     return models.ModelMeta(
         loader=None,  # it cannot be had by its name, only from these parts
         name=name,
-        revision=revision(encoder, calibrator),
+        revision=revision(model),
         release_date=None,
         languages=["eng-Latn"] if encoder.name == MINI else None,
-        n_parameters=sum(w.numel() for w in weights) + sum(array.size for array in fitted) if weights else None,
+        n_parameters=sum(w.numel() for w in weights) + sum(array.size for array in fitted)
+        if weights or tables
+        else None,
         n_embedding_parameters=_embedding_parameters(transformer),
-        memory_usage_mb=round(size / 2**20, 2) if weights else None,
-        max_tokens=getattr(encoder, "max_length", getattr(transformer, "max_seq_length", None)),
-        embed_dim=encoder.dim if calibrator is None else int(calibrator._n_features_out),
+        memory_usage_mb=round(size / 2**20, 2) if weights or tables else None,
+        max_tokens=getattr(encoder, "max_length", getattr(transformer, "max_seq_length", None)) if weights else None,
+        embed_dim=model.dim,
         license=None,
         open_weights=True,
         public_training_code=None,
         public_training_data=None,
         framework=["PyTorch", "Sentence Transformers" if theirs else "Transformers"] if weights else ["NumPy"],
-        reference=PAPER if isinstance(calibrator, FlowCalibrator) else None,
+        reference=PAPER if any(hasattr(part.calibrator, "flow_") for part in parts) else None,
         similarity_fn_name=models.ScoringFunction.COSINE,
         use_instructions=False,
         training_datasets=training_datasets,

@@ -1,4 +1,4 @@
-"""Runs of MTEB: without noise, without stale results, and for several calibrators on one encoder."""
+"""Runs of MTEB: without noise, without stale results, and for several recipes on one encoder."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bertflow.calibrators.names import make_calibrator
-from bertflow.encoders.transformer import TextEncoder
+from bertflow.encoders.base import TextEncoder
 from bertflow.errors import require
 from bertflow.evaluation.comparison import TARGET
 from bertflow.integrations.mteb import MTEBEncoder
 from bertflow.integrations.mteb_tasks import quiet_mteb, task_sentences
 from bertflow.model import BertFlow
+from bertflow.recipes import RAW, check_recipe, readings
 from bertflow.storage.remembering import Remembering
 
 
@@ -81,10 +81,10 @@ def evaluate(
     return scores
 
 
-def evaluate_calibrators(
+def evaluate_recipes(
     encoder: TextEncoder,
     tasks: Sequence[Any],
-    calibrators: Sequence[str] = ("none",),
+    recipes: Sequence[str] = (RAW,),
     *,
     fit_on: str | Sequence[str] = TARGET,
     seed: int = 0,
@@ -92,36 +92,35 @@ def evaluate_calibrators(
     overwrite: bool = False,
     show_progress_bar: bool = False,
 ) -> dict[str, list[MTEBScore]]:
-    """Fit calibrators on one encoder, without labels, and run each on tasks of MTEB.
+    """Fit recipes on one encoder, without labels, and run each on tasks of MTEB.
 
     Args:
         encoder: The frozen encoder.
         tasks: From ``load_tasks``, ``local_task`` or ``pairs_task``.
-        calibrators: Short names such as ``"none"``, ``"whitening"``, ``"flow"``; see ``bertflow.calibrators.names``.
+        recipes: Names of ``bertflow.recipes()``.
         fit_on: ``"target"`` (each task's own sentences, STS tasks only) or sentences to fit on once for all tasks.
-        seed: For the flow.
+        seed: For what is random.
         cache: As in ``evaluate``.
         overwrite: As in ``evaluate``.
         show_progress_bar: Show progress.
 
     Returns:
-        The scores by calibrator, in the order of the tasks.
+        The scores by recipe, in the order of the tasks.
     """
-    fitted = {name: make_calibrator(name, seed) for name in calibrators}
+    checked = {name: check_recipe(name) for name in recipes}
     if all(task.metadata.type == "STS" for task in tasks):  # small: worth remembering; a corpus to be searched is not
-        encoder = Remembering(encoder, show_progress_bar=show_progress_bar)
+        encoder = Remembering(encoder, readings(list(checked.values()), encoder), show_progress_bar=show_progress_bar)
     options: dict[str, Any] = {"cache": cache, "overwrite": overwrite, "show_progress_bar": show_progress_bar}
-    scores: dict[str, list[MTEBScore]] = {name: [] for name in fitted}
-    if "none" in fitted:
-        scores["none"] = evaluate(encoder, tasks, **options)
-    others = [name for name in fitted if name != "none"]
+    scores: dict[str, list[MTEBScore]] = {name: [] for name in checked}
+    to_fit = {name: recipe for name, recipe in checked.items() if recipe != RAW}
+    for name in checked.keys() - to_fit.keys():
+        scores[name] = evaluate(encoder, tasks, **options)
     groups = [[task] for task in tasks] if fit_on == TARGET else [list(tasks)]
-    for group in groups if others else []:
+    for group in groups if to_fit else []:
         sentences = task_sentences(group[0]) if fit_on == TARGET else list(dict.fromkeys(fit_on))
         seen = [group[0].metadata.name] if fit_on == TARGET else []
-        vectors = encoder.encode(sentences, show_progress_bar=show_progress_bar)
-        for name in others:
-            model = BertFlow(encoder, fitted[name].fit(vectors))
+        for name, recipe in to_fit.items():
+            model = BertFlow.fit(sentences, encoder, recipe=recipe, random_state=seed)
             scores[name] += evaluate(MTEBEncoder(model, training_datasets=seen), group, **options)
     return scores
 
