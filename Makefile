@@ -35,6 +35,7 @@ lint: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
+	$(BIN)/codespell
 
 bench: .venv/dev
 	for script in encoding fitting applying static rates; do $(BIN)/python benchmarks/$$script.py || exit 1; done
