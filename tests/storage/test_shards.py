@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +23,7 @@ import bertflow.storage.shards.writing as writing
 from bertflow import FlowCalibrator, Whitening
 from bertflow.errors import InputError, TruncationWarning
 from bertflow.scale import fit_shards, transform_shards, write_shards
+from bertflow.storage.checksums import sealed
 from bertflow.storage.shards import Rank, Shards, ShardsError, ShardWriter, local_device
 from bertflow.storage.shards.lock import SILENCE
 
@@ -369,7 +371,10 @@ def test_other_folders_are_refused(tmp_path):
     [
         (lambda c: c | {"format": "x"}, "another program"),
         (lambda c: c | {"format_version": 99}, "pip install --upgrade"),
-        (lambda c: {k: v for k, v in c.items() if k != "rows"}, "'rows' is missing"),
+        (lambda c: {k: v for k, v in c.items() if k != "rows"}, "was changed by another program"),
+        (lambda c: sealed({k: v for k, v in c.items() if k != "rows"}), r"damaged \('rows'\)"),
+        (lambda c: sealed(c | {"rows": 10**9, "shard_rows": 1}), "too many files"),
+        (lambda c: c | {"encoder": {}}, "was changed by another program"),
         (lambda c: [c], "damaged"),
     ],
 )
@@ -378,6 +383,21 @@ def test_manifests_that_cannot_be_read(tmp_path, whole, change, sentence):
     (tmp_path / "manifest.json").write_text(json.dumps(changed))
     with pytest.raises(ShardsError, match=sentence):
         Shards(tmp_path)
+
+
+def test_an_altered_shard_is_not_read(whole, tmp_path):
+    """By whatever reads it: rows, blocks, samples, fits; the others of the folder stay readable."""
+    shutil.copytree(whole, tmp_path / "altered")
+    path = tmp_path / "altered" / "00001.npy"
+    content = bytearray(path.read_bytes())
+    content[300] ^= 1
+    path.write_bytes(content)
+    shards = Shards(tmp_path / "altered")
+    first = shards.manifest.shard_rows
+    assert len(shards.rows(0, first)) == first
+    for read in (lambda: shards.rows(0, len(shards)), lambda: list(shards.blocks()), lambda: shards.sample(500)):
+        with pytest.raises(ShardsError, match=r"00001\.npy is damaged.*this shard alone is written again"):
+            read()
 
 
 @pytest.mark.parametrize(

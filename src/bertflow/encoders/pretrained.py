@@ -45,6 +45,7 @@ def load_pretrained(path: str, dtype: torch.dtype | str, hub: dict[str, Any]) ->
         raise InputError(_why_not(path, error)) from error
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # transformers makes one up where its files are absent
         raise InputError(f"The model {path!r} comes without its tokenizer: put its tokenizer files beside its weights.")
+    _check_vocabulary(path, tokenizer, model)
     random = sorted(key for key in info["missing_keys"] if not key.startswith(("pooler.", "decoder.")))
     if random:
         warnings.warn(
@@ -56,6 +57,16 @@ def load_pretrained(path: str, dtype: torch.dtype | str, hub: dict[str, Any]) ->
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
     return tokenizer, model
+
+
+def _check_vocabulary(path: str, tokenizer: Any, model: Any) -> None:
+    """Refuse a tokenizer with more tokens than the model has vectors for."""
+    rows = getattr(model.get_input_embeddings(), "num_embeddings", None)
+    if rows is not None and max(tokenizer.get_vocab().values()) >= rows:
+        raise InputError(
+            f"The tokenizer of {path!r} has tokens beyond the {rows:,} that the model knows: they do not belong together. Copy "
+            "the whole model again."
+        )
 
 
 @contextmanager
@@ -106,7 +117,7 @@ def _why_not(path: str, error: Exception) -> str:
             f"The model {path!r} comes with Python code of its own, which was not run. Read that code; if you trust it, say so "
             "in this call: trust_remote_code=True, on the command line --trust-remote-code."
         )
-    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    first = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
     if Path(path).is_dir():
         first = first if (Path(path) / "config.json").is_file() else "it has no config.json."
         return f"The folder {path!r} holds no model that transformers can load: {first}"
@@ -129,7 +140,13 @@ def load_sentence_transformer(path: str, **options: Any) -> Any:
         for config in Path(path).glob("**/config.json"):
             check_checkpoint(config.parent)
         with quiet_transformers():
-            return library.SentenceTransformer(path, **options)
+            model = library.SentenceTransformer(path, **options)
+            model.encode(["One sentence."], show_progress_bar=False)  # what does not fit together shows itself here
+        if transformer := getattr(model, "transformers_model", None):
+            _check_vocabulary(path, model.tokenizer, transformer)
+        return model
+    except InputError:
+        raise
     except ModelFolderError as error:
         raise InputError(str(error)) from None
     except Exception as error:  # it raises many kinds

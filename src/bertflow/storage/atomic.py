@@ -17,12 +17,17 @@ STALE_AFTER = 24 * 3600  # seconds until what a killed writer left beside its ta
 
 
 @contextmanager
-def atomic_file(path: str | Path) -> Iterator[Path]:
+def atomic_file(path: str | Path, *, follow_link: bool = True) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; when the block ends well, it becomes ``path``.
 
     The temporary name keeps the suffix, since writers such as numpy's add a missing one.
+
+    Args:
+        path: The file.
+        follow_link: Where ``path`` is a link, write what it leads to, as users expect of their own. ``False`` replaces the
+            link itself: for files in a folder that may come from a stranger, whose links lead anywhere.
     """
-    target = Path(path).resolve()
+    target = Path(path).resolve() if follow_link else Path(path).parent.resolve() / Path(path).name
     target.parent.mkdir(parents=True, exist_ok=True)
     _sweep(target)
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.saving-", suffix=target.suffix, dir=target.parent)

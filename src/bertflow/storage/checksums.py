@@ -1,13 +1,21 @@
-"""SHA-256 of files, and the check of it: once for each file and process, since reading a large file twice costs minutes."""
+"""SHA-256 of files and settings, and the check of it.
+
+A file is checked once in each process, since reading a large one twice costs minutes.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import threading
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 from bertflow.errors import BertflowError, ModelFolderError
+
+SEAL = "seal"
 
 _verified: set[tuple[str, int, int, int, str]] = set()
 _lock = threading.Lock()
@@ -17,7 +25,7 @@ def checksum(path: str | Path) -> str:
     """Return the SHA-256 of a file, read in pieces."""
     digest = hashlib.sha256()
     with Path(path).open("rb", buffering=0) as file:
-        while piece := file.read(1 << 20):
+        while piece := file.read(1 << 17):
             digest.update(piece)
     return digest.hexdigest()
 
@@ -45,3 +53,39 @@ def verify(path: str | Path, known: object, remedy: str, error: type[BertflowErr
         raise error(f"{path} is damaged or belongs to something else (its checksum differs): {remedy}.")
     with _lock:
         _verified.add(state)
+
+
+def sealed(content: dict[str, Any], free: Collection[str] = ()) -> dict[str, Any]:
+    """Return JSON settings with a checksum of themselves, under ``"seal"``.
+
+    Args:
+        content: The settings.
+        free: Names of entries that may change without breaking the seal, since they do not change any vector.
+    """
+    return content | {SEAL: _seal_of(content, free)}
+
+
+def check_seal(
+    content: dict[str, Any],
+    path: str | Path,
+    remedy: str,
+    *,
+    free: Collection[str] = (),
+    error: type[BertflowError] = ModelFolderError,
+) -> None:
+    """Refuse settings that are not those that were sealed.
+
+    Args:
+        content: What was read.
+        path: Where from, for the message.
+        remedy: What to do.
+        free: As for ``sealed``.
+        error: What to raise.
+    """
+    if content.get(SEAL) != _seal_of(content, free):
+        raise error(f"{path} is damaged or was changed by another program (its checksum differs): {remedy}.")
+
+
+def _seal_of(content: dict[str, Any], free: Collection[str]) -> str:
+    kept = {name: value for name, value in content.items() if name != SEAL and name not in free}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()

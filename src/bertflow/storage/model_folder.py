@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import safetensors
 import safetensors.numpy
+from yaml import YAMLError
 
 from bertflow.data import MINI, MINI_VERSION, shipped_model
 from bertflow.errors import BertflowError, ModelFolderError
 from bertflow.storage.atomic import atomic_file, atomic_folder, recover
 from bertflow.storage.cards import Result, is_hub_id, merged, model_card, renewed
-from bertflow.storage.checksums import checksum
+from bertflow.storage.checksums import SEAL, check_seal, checksum, sealed, verify
 from bertflow.storage.version_1 import upgraded
 from bertflow.version import __version__
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 FORMAT = "bertflow"
 FORMAT_VERSION = 2
 CONFIG, WEIGHTS, CARD, ENCODER, PARTS = "config.json", "model.safetensors", "README.md", "encoder", "parts"
+FREE = ("training", "results", "card")  # entries of config.json that change no vector
+AGAIN = "copy the whole folder again, or fit the model again"
 
 
 def save(
@@ -58,7 +61,8 @@ def save(
         if write_views:
             write_views(temporary)
         (temporary / WEIGHTS).write_bytes(safetensors.numpy.save(straight, metadata={"format": FORMAT}))
-        files = [temporary / WEIGHTS, *sorted(file for file in (temporary / PARTS).rglob("*") if file.is_file())]
+        written = (file for room in (PARTS, ENCODER) for file in (temporary / room).rglob("*"))
+        files = [temporary / WEIGHTS, *sorted(file for file in written if file.is_file())]
         head = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -66,7 +70,7 @@ def save(
             "sha256": {file.relative_to(temporary).as_posix(): checksum(file) for file in files},
             "bundled_encoder": write_encoder is not None,
         }
-        (temporary / CONFIG).write_text(_as_json(head | config), encoding="utf-8")
+        (temporary / CONFIG).write_text(_as_json(sealed(head | config, FREE)), encoding="utf-8")
         (temporary / CARD).write_text(model_card(config, target.name), encoding="utf-8")
     return target
 
@@ -86,23 +90,12 @@ def load(folder: str | Path) -> tuple[dict[str, Any], dict[str, Matrix]]:
     """
     folder = Path(folder)
     config = load_config(folder)
-    content = b""
     for name, known in _checksums(config).items():
-        path = folder / name
-        if not path.is_file():
-            raise ModelFolderError(f"{path} is missing: copy the whole folder again, or fit the model again.")
-        if checksum(path) != known:
-            raise ModelFolderError(
-                f"{path} is damaged or not the file that belongs to its {CONFIG} (the checksum differs): copy the folder "
-                "again, or fit the model again."
-            )
-    content = (folder / WEIGHTS).read_bytes()
+        verify(folder / name, known, AGAIN)
     try:
-        arrays = safetensors.numpy.load(content)
-    except safetensors.SafetensorError as error:
-        raise ModelFolderError(
-            f"{folder / WEIGHTS} is not a safetensors file ({error}): fit the model again."
-        ) from None
+        arrays = safetensors.numpy.load((folder / WEIGHTS).read_bytes())
+    except (safetensors.SafetensorError, OSError, ValueError, KeyError) as error:
+        raise ModelFolderError(f"{folder / WEIGHTS} is not a safetensors file ({error}): {AGAIN}.") from None
     with consistent(folder):
         return upgraded(config, arrays) if config["format_version"] == 1 else (config, arrays)
 
@@ -147,8 +140,8 @@ def load_config(folder: str | Path) -> dict[str, Any]:
         raise ModelFolderError(f"{folder} {what}: it is not a bertflow model. `bertflow fit` makes one.")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ModelFolderError(f"{path} is damaged ({error}): copy the folder again, or fit the model again.") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelFolderError(f"{path} is damaged ({error}): {AGAIN}.") from None
     if isinstance(config, dict) and config.get("format") == "bertflow-onnx":
         raise ModelFolderError(f"{folder} is a model for onnxruntime: open it with bertflow.OnnxModel.from_pretrained.")
     if not isinstance(config, dict) or config.get("format") != FORMAT:
@@ -158,11 +151,13 @@ def load_config(folder: str | Path) -> dict[str, Any]:
             f"BertFlow.fit(sentences, encoder={str(folder)!r})."
         )
     version = config.get("format_version")
-    if not isinstance(version, int) or version > FORMAT_VERSION:
+    if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
         raise ModelFolderError(
-            f"{path} has format version {version}, written by bertflow {config.get('bertflow_version')}; this is bertflow "
-            f"{__version__}, which reads up to {FORMAT_VERSION}. Run  pip install --upgrade bertflow"
+            f"{path} has format version {version!r:.40}, written by bertflow {config.get('bertflow_version')!s:.40}; this is "
+            f"bertflow {__version__}, which reads up to {FORMAT_VERSION}. Run  pip install --upgrade bertflow"
         )
+    if version > 1 or SEAL in config:
+        check_seal(config, path, AGAIN, free=FREE)
     return config
 
 
@@ -214,8 +209,10 @@ def add_results(folder: str | Path, results: Iterable[Result]) -> list[Result]:
     """
     folder = Path(folder)
     old = load_config(folder)
-    new = old | {"results": merged(old.get("results", ()), results)}
-    _rewrite(folder / CARD, renewed(_card(folder, old), old, new))
+    with consistent(folder):
+        new = old | {"results": merged(old.get("results", ()), results)}
+        card = _renewed_card(folder, old, new)
+    _rewrite(folder / CARD, card)
     _rewrite(folder / CONFIG, _as_json(new))
     return new["results"]
 
@@ -245,12 +242,17 @@ def push(
 
     folder = Path(folder)
     config, _ = load(folder)
+    links = sorted(path.name for path in folder.rglob("*") if path.is_symlink())
+    if links:
+        raise ModelFolderError(
+            f"{folder / links[0]} is a link, and what it leads to would be published: copy the folder with its files first."
+        )
     _warn_of_an_encoder_that_others_lack(config)
     message = commit_message or f"Model of bertflow {config['bertflow_version']}"
     try:
         api = HfApi(token=token)
         repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
-        _rewrite(folder / CARD, renewed(_card(folder, config), config, config, repo_id))
+        _rewrite(folder / CARD, _renewed_card(folder, config, config, repo_id))
         commit = api.upload_folder(
             repo_id=repo_id,
             folder_path=folder,
@@ -281,12 +283,32 @@ def _warn_of_an_encoder_that_others_lack(config: dict[str, Any]) -> None:
 
 def _card(folder: Path, config: dict[str, Any]) -> str:
     path = folder / CARD
-    return path.read_text(encoding="utf-8") if path.is_file() else model_card(config, folder.name)
+    try:
+        return path.read_text(encoding="utf-8") if path.is_file() else model_card(config, folder.name)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelFolderError(f"{path} is damaged ({error}): save it as UTF-8, or delete it for a new one.") from None
+
+
+def _renewed_card(folder: Path, old: dict[str, Any], new: dict[str, Any], name: str | None = None) -> str:
+    """Return the folder's card, made to tell of ``new``."""
+    card = _card(folder, old)
+    try:
+        return renewed(card, old, new, name)
+    except (ValueError, YAMLError) as error:
+        raise ModelFolderError(
+            f"{folder / CARD} is damaged ({_first_line(error)}): correct the YAML between its --- lines, or delete the file "
+            "for a new one."
+        ) from None
 
 
 def _rewrite(path: Path, text: str) -> None:
-    with atomic_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    try:
+        with atomic_file(path, follow_link=False) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ModelFolderError(
+            f"{path} could not be written ({error.strerror}); what was there is unchanged."
+        ) from None
 
 
 def _as_json(config: dict[str, Any]) -> str:

@@ -113,7 +113,7 @@ class CachedEncoder:
                 raise ValueError(
                     f"keys {keys.dtype} {keys.shape} do not go with vectors {vectors.dtype} {vectors.shape}"
                 )
-        except (OSError, ValueError, EOFError) as error:
+        except Exception as error:  # of a damaged header numpy raises whatever Python's own parser says
             logger.warning("Shard %s in %s is damaged or foreign and is ignored: %s", name, self.folder, error)
             return False
         self._sums[len(self._vectors)] = name, keys[0].tobytes().hex()
@@ -140,10 +140,10 @@ class CachedEncoder:
         name = f"{len(self._seen):05d}-{uuid.uuid4().hex[:12]}"
         self._seen.add(name)
         try:
-            with atomic_file(self.folder / f"{name}.npy") as path:
+            with atomic_file(self.folder / f"{name}.npy", follow_link=False) as path:
                 np.save(path, vectors, allow_pickle=False)
                 head = bytes.fromhex(checksum(path))
-            with atomic_file(self.folder / f"{name}.keys.npy") as path:
+            with atomic_file(self.folder / f"{name}.keys.npy", follow_link=False) as path:
                 np.save(path, np.frombuffer(head + b"".join(keys), dtype=np.uint8).reshape(-1, 32), allow_pickle=False)
             kept = self._load(name)
         except OSError as error:

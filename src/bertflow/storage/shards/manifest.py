@@ -10,16 +10,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from bertflow.errors import BertflowError, InputError
 from bertflow.storage.atomic import atomic_file
+from bertflow.storage.checksums import SEAL, check_seal, sealed
 from bertflow.version import __version__
 
 FORMAT, FORMAT_VERSION = "bertflow-shards", 2
 MANIFEST, VIEWS = "manifest.json", "views"
 DTYPES = ("float16", "float32")
+MOST_SHARDS = 10**7
 
 Record: TypeAlias = dict[str, Any]  # of one shard: {"file", "rows", "sha256"}
 
@@ -61,8 +66,12 @@ class Manifest:
         """Refuse what cannot be written."""
         if self.dtype not in DTYPES:
             raise InputError(f"Shards hold {' or '.join(DTYPES)}; {self.dtype!r} was asked for.")
-        if self.shard_rows < 1:
-            raise InputError(f"shard_rows must be at least 1; it was {self.shard_rows}.")
+        for name in ("rows", "dim", "shard_rows"):
+            number = getattr(self, name)
+            if type(number) is not int or not 0 < number < 2**48:
+                raise InputError(f"{name} must be a whole number, at least 1; it was {number!r:.40}.")
+        if self.count > MOST_SHARDS:
+            raise InputError(f"{self.count:,} shards are too many files: raise shard_rows.")
 
     @property
     def count(self) -> int:
@@ -125,30 +134,42 @@ def read_manifest(folder: Path) -> tuple[Manifest, dict[int, Record]]:
     content = _json(folder / MANIFEST)
     if content.get("format") != FORMAT:
         raise ShardsError(f"{folder / MANIFEST} is not of bertflow's shards but of another program.")
-    if not isinstance(content.get("format_version"), int) or content["format_version"] > FORMAT_VERSION:
+    version = content.get("format_version")
+    if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
         raise ShardsError(
-            f"{folder} has format version {content.get('format_version')}; this is bertflow {__version__}, which reads up "
+            f"{folder} has format version {version!r:.40}; this is bertflow {__version__}, which reads up "
             f"to {FORMAT_VERSION}. Run  pip install --upgrade bertflow"
         )
+    if version > 1 or SEAL in content:
+        check_seal(content, folder / MANIFEST, "embed it again into a new folder", error=ShardsError)
     try:
         known = {"views": [], "recipe": None} | content  # version 1 had none
         manifest = Manifest(**{name: known[name] for name in Manifest.__dataclass_fields__})
-    except (KeyError, TypeError) as error:
-        raise ShardsError(f"{folder / MANIFEST} is damaged ({error} is missing): embed the text again.") from None
-    return manifest, dict(enumerate(content.get("shards", []))) | {i: record for i, record in beside.items() if record}
+        finished = {i: dict(record) for i, record in enumerate(content.get("shards", []))}
+    except (KeyError, TypeError, ValueError) as error:
+        raise ShardsError(f"{folder / MANIFEST} is damaged ({error}): embed the text again.") from None
+    return manifest, finished | {i: record for i, record in beside.items() if record}
 
 
 def write_manifest(folder: Path, manifest: Manifest, shards: Iterable[Record] | None = None) -> None:
     """Write a folder's manifest, whole or not at all; with the records of all shards it is finished."""
     head = {"format": FORMAT, "format_version": FORMAT_VERSION, "bertflow_version": __version__}
     tail = {} if shards is None else {"shards": list(shards)}
-    write_json(folder / MANIFEST, head | asdict(manifest) | tail)
+    write_json(folder / MANIFEST, sealed(head | asdict(manifest) | tail))
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write JSON, whole or not at all."""
-    with atomic_file(path) as temporary:
+    with atomic_file(path, follow_link=False) as temporary:
         temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def npy_header(shape: tuple[int, int], dtype: str) -> bytes:
+    """Return how a shard's .npy file of ``shape`` (m, d) begins."""
+    out = BytesIO()
+    descr = np.dtype(dtype).newbyteorder("<").str
+    np.lib.format.write_array_header_1_0(out, {"descr": descr, "fortran_order": False, "shape": shape})
+    return out.getvalue()
 
 
 def listed(shards: list[int]) -> str:
@@ -164,7 +185,7 @@ def _json(path: Path) -> dict[str, Any]:
             return {}  # just now moved into the manifest
         what = "holds no manifest.json" if path.parent.is_dir() else "does not exist"
         raise ShardsError(f"{path.parent} {what}: it is not a folder of shards. `bertflow embed` makes one.") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ShardsError(f"{path} is damaged ({error}): delete it and run the same command again.") from None
     if not isinstance(content, dict):
         raise ShardsError(f"{path} is damaged: delete it and run the same command again.")

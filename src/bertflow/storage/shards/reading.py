@@ -12,8 +12,8 @@ import numpy as np
 
 from bertflow.arrays import Matrix
 from bertflow.errors import InputError
-from bertflow.storage.checksums import checksum
-from bertflow.storage.shards.manifest import VIEWS, Record, ShardsError, listed, read_manifest
+from bertflow.storage.checksums import verify
+from bertflow.storage.shards.manifest import VIEWS, Record, ShardsError, listed, npy_header, read_manifest
 
 BLOCK_ROWS = 8192
 RUN_ROWS = 1024  # rows that stay neighbours on disk in a shuffled pass: reading them one by one would take hours
@@ -50,7 +50,7 @@ class Shards:
         self.records: list[Record] = [records[i] for i in range(self.manifest.count)]
         self._columns = slice(None)
         for i in range(self.manifest.count):
-            self._array(i)  # truncated or lost ones are found at once, altered ones by verify()
+            self._open(i)  # truncated or lost ones are found at once, altered ones when they are first read
 
     @property
     def dim(self) -> int:
@@ -128,7 +128,12 @@ class Shards:
 
     def verify(self) -> None:
         """Read every shard and compare its checksum; raise for those that were altered."""
-        bad = [i for i, record in enumerate(self.records) if checksum(self._path(i)) != record["sha256"]]
+        bad = []
+        for i in range(self.manifest.count):
+            try:
+                self._array(i)
+            except ShardsError:
+                bad.append(i)
         if bad:
             raise ShardsError(
                 f"{self.folder}: shard(s) {listed(bad)} differ from their checksum: run the command that wrote them again, "
@@ -139,14 +144,20 @@ class Shards:
         return self.folder / self.manifest.file_of(i)
 
     def _array(self, i: int) -> Any:
-        wanted = (self.manifest.rows_of(i), self.manifest.dim), np.dtype(self.manifest.dtype)
+        """Return a shard's vectors (m, d), memory-mapped; its checksum is compared when it is first read."""
+        again = "run the command that wrote it again, and this shard alone is written again"
+        verify(self._path(i), self.records[i].get("sha256"), again, ShardsError)
+        return self._open(i)[:, self._columns]
+
+    def _open(self, i: int) -> Any:
+        shape = self.manifest.rows_of(i), self.manifest.dim
+        head = npy_header(shape, self.manifest.dtype)
         try:
-            array = np.load(self._path(i), mmap_mode="r")
-            found, problem = (array.shape, array.dtype), f"it holds {array.dtype} of shape {array.shape}"
-        except (OSError, ValueError) as error:  # numpy says ValueError of a file that is too short for its header
-            found, problem = None, str(error)
-        if found != wanted:
+            with self._path(i).open("rb") as file:
+                if file.read(len(head)) != head:
+                    raise ValueError(f"it does not begin as {self.manifest.dtype} of shape {shape} does")
+            return np.memmap(self._path(i), np.dtype(self.manifest.dtype).newbyteorder("<"), "r", len(head), shape)
+        except (OSError, ValueError) as error:
             raise ShardsError(
-                f"{self._path(i)} is lost or damaged ({problem}): run the command that wrote it again, and it is written again."
-            )
-        return array[:, self._columns]
+                f"{self._path(i)} is lost or damaged ({error}): run the command that wrote it again, and it is written again."
+            ) from None

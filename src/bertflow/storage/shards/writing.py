@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from io import BytesIO
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -26,6 +25,7 @@ from bertflow.storage.shards.manifest import (
     ShardsError,
     is_shards,
     listed,
+    npy_header,
     read_manifest,
     write_json,
     write_manifest,
@@ -100,7 +100,7 @@ class ShardWriter:
         path = self.folder / self.manifest.file_of(shard)
         digest = hashlib.sha256()
         with _said_in_a_sentence(path):
-            with atomic_file(path) as temporary, temporary.open("wb") as file:
+            with atomic_file(path, follow_link=False) as temporary, temporary.open("wb") as file:
                 for piece in self._pieces(shard, blocks):
                     digest.update(piece)
                     file.write(piece)
@@ -116,7 +116,7 @@ class ShardWriter:
     def _pieces(self, shard: int, blocks: Iterable[Matrix]) -> Iterator[bytes | memoryview]:
         """Yield the bytes of a .npy file."""
         head, rows, done = self.manifest, self.manifest.rows_of(shard), 0
-        yield _npy_header((rows, head.dim), head.dtype)
+        yield npy_header((rows, head.dim), head.dtype)
         for block in blocks:
             done += len(block)
             if block.ndim != 2 or block.shape[1] != head.dim or done > rows:
@@ -203,13 +203,6 @@ def _said_in_a_sentence(path: Path) -> Iterator[None]:
             f"{path} could not be written: {error.strerror or error}. Shards finished before are whole and kept: mend that, "
             "and run the same command again to go on."
         ) from error
-
-
-def _npy_header(shape: tuple[int, int], dtype: str) -> bytes:
-    out = BytesIO()
-    descr = np.dtype(dtype).newbyteorder("<").str
-    np.lib.format.write_array_header_1_0(out, {"descr": descr, "fortran_order": False, "shape": shape})
-    return out.getvalue()
 
 
 def _exact(block: Matrix, dtype: str, row: int) -> Any:
