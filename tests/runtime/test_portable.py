@@ -198,5 +198,5 @@ def test_settings_that_do_not_fit_the_arrays(folder, tmp_path, change, sentence)
 
 def test_a_calibrator_of_someone_else():
     settings, arrays = Whitening().fit(rows(60, 5)).get_state()
-    with pytest.raises(InputError, match="'MyOwn' is no calibrator of bertflow's own"):
+    with pytest.raises(InputError, match="'MyOwn' cannot be applied by numpy alone"):
         PortableCalibrator(settings | {"class": "MyOwn"}, {"mean": arrays["mean"]})

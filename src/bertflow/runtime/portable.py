@@ -12,19 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from bertflow.arrays import Matrix, unit_rows
 from bertflow.errors import InputError, ModelFolderError
 from bertflow.flows.folded import fold_arrays
 from bertflow.storage import model_folder
 
-if TYPE_CHECKING:
-    from bertflow.arrays import Matrix
-
 ROWS_AT_ONCE = 512  # few enough to stay in the processor's cache
-AFFINE, FLOW = {"mean", "kernel", "inverse_kernel"}, "levels.0.0.actnorm.loc"  # arrays that tell which map it is
+FLOW = "levels.0.0.actnorm.loc"  # an array that only flows have
 
 
 def load_calibrator(folder: str | Path) -> PortableCalibrator:
@@ -69,14 +67,13 @@ class PortableCalibrator:
         self.name = str(settings["class"])
         self.n_features_in_ = int(settings["n_features_in"])
         self.n_features_out_ = int(settings["n_features_out"])
-        if FLOW in arrays:
+        names = frozenset(arrays)
+        if FLOW in names:
             self._map = _flow_map(arrays, settings["params"].get("coupling", "additive"))
-        elif arrays.keys() == AFFINE:
-            self._map = _affine_map(arrays)
+        elif names in MAPS:
+            self._map = MAPS[names](arrays)
         else:
-            raise InputError(
-                f"{self.name!r} is no calibrator of bertflow's own: load it with BertFlow.from_pretrained."
-            )
+            raise InputError(f"{self.name!r} cannot be applied by numpy alone: load it with BertFlow.from_pretrained.")
         self._map(np.zeros((1, self.n_features_in_)))  # arrays that do not fit together show themselves here
 
     def transform(self, X: object) -> Matrix:
@@ -139,3 +136,20 @@ def _flow_map(arrays: dict[str, Matrix], coupling: str) -> Callable[[Matrix], Ma
 def _affine_map(arrays: dict[str, Matrix]) -> Callable[[Matrix], Matrix]:
     mean, kernel = (arrays[name].astype(np.float64) for name in ("mean", "kernel"))
     return lambda rows: (rows - mean) @ kernel
+
+
+def _direction_map(arrays: dict[str, Matrix]) -> Callable[[Matrix], Matrix]:
+    direction = arrays["direction"].astype(np.float64)
+
+    def apply(rows: Matrix) -> Matrix:
+        unit = unit_rows(rows.astype(np.float64))
+        return unit_rows(unit - np.outer(unit @ direction, direction))
+
+    return apply
+
+
+#: By the names of a calibrator's arrays, what makes its map of them.
+MAPS = {
+    frozenset({"mean", "kernel", "inverse_kernel"}): _affine_map,
+    frozenset({"direction"}): _direction_map,
+}
