@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 DEFAULT, DEFAULT_OF_ONE_VIEW = "best", "whitening-half"
 RAW = "raw"
 SHRINKAGE = 0.5  # adds the mean eigenvalue to all
+WORDS_SHARE = 4  # one dimension in so many of best-K is of the words in their sentence
 
 
 Make: TypeAlias = "Callable[[View, int], list[Part]]"
@@ -46,7 +47,7 @@ class Recipe:
 
     def match(self, name: str) -> int | None:
         """Return the number in ``name`` (0 where the pattern has none), or None if it is another recipe's."""
-        found = re.fullmatch(re.escape(self.pattern).replace("K", r"([1-9]\d{0,5})"), name)
+        found = re.fullmatch(re.escape(self.pattern).replace("K", r"(0|[1-9]\d{0,5})"), name)
         return None if found is None else int(found[1]) if found.groups() else 0
 
 
@@ -105,6 +106,13 @@ def _(view: View, k: int) -> list[Part]:
     return [bf.Part(view, bf.Whitening(alpha=0.5))]
 
 
+@register_recipe("alpha-K", "the same, K percent of the way: alpha-0 only centres, alpha-100 is whitening")
+def _(view: View, k: int) -> list[Part]:
+    if k > 100:
+        raise InputError(f"alpha-{k}: a share is a number from 0 to 100.")
+    return [bf.Part(view, bf.Whitening(alpha=k / 100))]
+
+
 @register_recipe("flow", "the paper's normalizing flow, trained our faster way")
 def _(view: View, k: int) -> list[Part]:
     return [bf.Part(view, bf.FlowCalibrator())]
@@ -130,13 +138,17 @@ def _(view: View, k: int) -> list[Part]:
     return [bf.Part(bf.TokenTable(), bf.Whitening(k, shrinkage=SHRINKAGE))]
 
 
-@register_recipe("best", "tokens by themselves, beside the words in their sentence", brings_views=True)
+@register_recipe(
+    "best", "tokens by themselves, beside the words in their sentence, flattened in part", brings_views=True
+)
 def _(view: View, k: int) -> list[Part]:
-    words = bf.Pooled("first-last-avg", words_only=True)
-    return [
-        bf.Part(bf.TokenTable(), bf.Whitening(shrinkage=SHRINKAGE)),
-        bf.Part(words, bf.FlowCalibrator(preset="paper")),
-    ]
+    return _tokens_beside_words(None, None)
+
+
+@register_recipe("best-K", "the same in K dimensions", brings_views=True)
+def _(view: View, k: int) -> list[Part]:
+    words = max(1, k // WORDS_SHARE)
+    return _tokens_beside_words(k - words, words)
 
 
 @register_recipe("soft-zca", "whitening with a tenth of the mean eigenvalue added, rotated back")
@@ -164,6 +176,13 @@ def _(view: View, k: int) -> list[Part]:
 @register_recipe("zipfian", "token vectors whitened with word frequencies as the measure", brings_views=True)
 def _(view: View, k: int) -> list[Part]:
     return [bf.Part(bf.ZipfianWhitening(), bf.Identity())]
+
+
+def _tokens_beside_words(tokens: int | None, words: int | None) -> list[Part]:
+    """The parts of ``best``, which count as much as they have dimensions. results/uses.md tells how they were chosen."""
+    table = bf.Part(bf.TokenTable(), bf.Whitening(tokens, alpha=0.75, shrinkage=SHRINKAGE), weight=None)
+    view = bf.Pooled("first-last-avg", words_only=True)
+    return [table, bf.Part(view, bf.Whitening(words, alpha=0.5), weight=None)]
 
 
 def recipes() -> dict[str, str]:
