@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from bertflow import BertFlow, Encoder, data
+from bertflow import BertFlow, Calibrator, Encoder, data
 from bertflow.errors import ModelFolderError
 from bertflow.storage import model_folder
 
@@ -40,36 +40,40 @@ def test_its_latents_of_other_general_text_are_closer_to_a_gaussian_than_the_raw
 
 def test_it_was_fitted_on_the_mini_that_ships(ready):
     """Whoever replaces mini runs results/fit_mini_flow.py again."""
-    config = model_folder.load_config(data.mini_flow_folder())
+    config, _ = model_folder.load(data.shipped_model("mini-flow"))
     assert config["encoder"]["fingerprint"] == ready.encoder.fingerprint
     assert not config["bundled_encoder"]
 
 
 def test_it_is_small_and_has_no_path_of_the_machine_that_made_it():
-    files = list(data.mini_flow_folder().iterdir())
+    folder = data.shipped_model("mini-flow")
+    files = list(folder.iterdir())
     assert {file.name for file in files} == {"config.json", "model.safetensors", "README.md"}
     assert sum(file.stat().st_size for file in files) < 2_000_000
     for name in ("config.json", "README.md"):
-        assert str(data.mini_flow_folder().parent) not in (data.mini_flow_folder() / name).read_text(encoding="utf-8")
+        assert str(data.shipped_model("mini-flow").parent) not in (data.shipped_model("mini-flow") / name).read_text(
+            encoding="utf-8"
+        )
 
 
 def test_another_mini_is_refused_with_a_sentence(tmp_path, monkeypatch):
-    folder = shutil.copytree(data.mini_flow_folder(), tmp_path / "flow")
+    folder = shutil.copytree(data.shipped_model("mini-flow"), tmp_path / "flow")
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     config["encoder"]["fingerprint"] = "0" * 32
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    monkeypatch.setattr("bertflow.model.mini_flow_folder", lambda: folder)
-    monkeypatch.setattr("bertflow.storage.model_folder.mini_flow_folder", lambda: folder)
-    with pytest.raises(ModelFolderError, match="fitted on another encoder than the 'mini' that is here"):
+    monkeypatch.setattr("bertflow.storage.model_folder.shipped_model", lambda name: folder)
+    with pytest.raises(ModelFolderError, match=r"fitted on the encoder 'mini-1'; 'mini' has other weights or settings"):
         BertFlow.from_pretrained("mini-flow", device="cpu")
 
 
-def test_an_encoder_of_ones_own_is_warned_of_as_always(tiny):
+def test_an_encoder_of_ones_own_is_refused_as_always(tiny):
     with pytest.raises(ValueError, match="do not belong together"):
         BertFlow.from_pretrained("mini-flow", encoder=tiny("bert"), device="cpu")
     other = Encoder("mini", "mean", device="cpu")
-    with pytest.warns(UserWarning, match="other weights or settings"):
+    with pytest.raises(ModelFolderError, match="other weights or settings"):
         BertFlow.from_pretrained("mini-flow", encoder=other, device="cpu")
+    with pytest.warns(UserWarning, match="other weights or settings"):
+        BertFlow.from_pretrained("mini-flow", encoder=other, device="cpu", accept_changed_encoder=True)
 
 
 def test_a_folder_of_that_name_comes_first(small_model, tmp_path, monkeypatch):
@@ -79,12 +83,12 @@ def test_a_folder_of_that_name_comes_first(small_model, tmp_path, monkeypatch):
 
 
 def test_its_calibrator_alone():
-    assert model_folder.load_calibrator("mini-flow", device="cpu").n_features_in_ == 256
+    assert Calibrator.from_pretrained("mini-flow", device="cpu").n_features_in_ == 256
 
 
 def test_it_adapts_to_ones_own_text_and_is_saved_as_any_model(ready, tmp_path):
     texts = data.sample_sentences()
-    adapted = BertFlow(ready.encoder, model_folder.load_calibrator("mini-flow", device="cpu"), ready.training)
+    adapted = BertFlow(ready.encoder, Calibrator.from_pretrained("mini-flow", device="cpu"), ready.training)
     adapted.partial_fit(texts[:200])
     unseen = texts[200:500]
     assert adapted.score_samples(unseen).mean() > ready.score_samples(unseen).mean()
