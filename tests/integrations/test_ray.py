@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pytest
 
-from bertflow import BertFlow, InputError, Standardize
+from bertflow import BertFlow, InputError
 from bertflow.cli import main
 from bertflow.integrations import ray as engine
 from bertflow.integrations import ray_inputs
@@ -61,7 +61,7 @@ def expected_lines(folder):
 def test_a_killed_worker_costs_no_row_and_doubles_none(cluster, texts, tiny_bert, sentences, tmp_path, monkeypatch):
     # With other neighbours in its batch a text's raw vector moves by 4e-7, with or without Ray. The flow of ``small_model``
     # makes that 1.1e-5; standardising, with deviations of 0.12 and more, at most 3e-6.
-    model = BertFlow.fit(sentences, tiny_bert, calibrator=Standardize(), device="cpu")
+    model = BertFlow.fit(sentences, tiny_bert, recipe="sn", device="cpu")
     died = tmp_path / "died"
 
     class Mortal(engine._Worker):  # local, so that it travels by value
@@ -171,13 +171,17 @@ def test_the_column_of_text(columns, asked, result):
             ray_inputs.text_column(columns, asked)
 
 
-def test_a_model_travels_as_its_files(small_model, sentences, tmp_path):
-    """A model in memory brings its encoder; a folder goes as it is."""
-    for source in (small_model, small_model.save_pretrained(tmp_path / "model", bundle_encoder=True)):
-        for name, content in engine._packed(source).items():
-            path = tmp_path / "there" / name
+@pytest.mark.parametrize("recipe", ["flow", "static", "best"])
+def test_a_model_travels_as_its_files(tiny_bert, small_model, sentences, tmp_path, recipe):
+    """A model in memory brings its encoder if it needs one; a folder goes as it is."""
+    fitted = small_model if recipe == "flow" else BertFlow.fit(sentences, tiny_bert, recipe=recipe, device="cpu")
+    for number, source in enumerate((fitted, fitted.save_pretrained(tmp_path / "model", bundle_encoder=True))):
+        packed = engine._packed(source)
+        assert any(name.startswith("encoder/") for name in packed) == (recipe != "static" or number == 1)
+        for name, content in packed.items():
+            path = tmp_path / f"there-{number}" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        there = BertFlow.from_pretrained(tmp_path / "there", device="cpu")
-        assert there.encoder.fingerprint == small_model.encoder.fingerprint
-        np.testing.assert_array_equal(there.encode(sentences[:5]), small_model.encode(sentences[:5]))
+        there = BertFlow.from_pretrained(tmp_path / f"there-{number}", device="cpu")
+        assert there.encoder.fingerprint == fitted.encoder.fingerprint
+        np.testing.assert_array_equal(there.encode(sentences[:5]), fitted.encode(sentences[:5]))

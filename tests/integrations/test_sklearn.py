@@ -17,7 +17,18 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from bertflow import Encoder, FlowCalibrator, Identity, RemoveTopComponents, SentenceVectors, Standardize, Whitening
+from bertflow import (
+    BertFlow,
+    Encoder,
+    FlowCalibrator,
+    Identity,
+    Part,
+    RemoveTopComponents,
+    SentenceVectors,
+    Standardize,
+    TokenTable,
+    Whitening,
+)
 from bertflow.errors import InputError
 from bertflow.integrations import sklearn as integration
 
@@ -216,6 +227,34 @@ def test_a_loaded_encoder_works_but_is_not_stored(mini, tmp_path):
     np.testing.assert_array_equal(step.transform(TEXTS), mini.encode(TEXTS))
     with pytest.raises(InputError, match="A loaded Encoder is not stored with a pipeline"):
         joblib.dump(step, tmp_path / "stored")
+
+
+@pytest.mark.parametrize(
+    "options", [{"recipe": "best"}, {"recipe": "static-4"}, {"recipe": "flow@cls"}, {"view": TokenTable(8)}], ids=str
+)
+def test_a_recipe_or_a_view_is_fitted_on_the_texts(tiny_bert, sentences, tmp_path, options):
+    copied = shutil.copytree(tiny_bert, tmp_path / "bert")
+    pipeline = make_pipeline(SentenceVectors(str(copied), device="cpu", **options), LogisticRegression(max_iter=500))
+    step = clone(pipeline).fit(sentences, np.arange(len(sentences)) % 2)[0]
+    found = step.transform(TEXTS)
+    recipe = options.get("recipe")
+    fitted = {"recipe": recipe} if recipe else {"parts": [Part(TokenTable(8), Identity())]}
+    expected = BertFlow.fit(sentences, tiny_bert, device="cpu", **fitted).encode(TEXTS)
+    np.testing.assert_allclose(found, expected, atol=1e-5 * max(1, np.abs(expected).max()))
+    assert len(step.get_feature_names_out()) == found.shape[1]
+    joblib.dump(step, tmp_path / "step")
+    assert all(part.view.encoder is None for part in step.parts_)  # so that its weights are not stored
+    if recipe in (None, "static-4"):  # then the encoder is not needed any more
+        shutil.rmtree(copied)
+        integration._loaded.cache_clear()
+    np.testing.assert_array_equal(joblib.load(tmp_path / "step").transform(TEXTS), found)
+
+
+def test_a_recipe_and_a_view_are_too_much(tiny_bert):
+    with pytest.raises(InputError, match="give one of them"):
+        SentenceVectors(str(tiny_bert), recipe="best", view=TokenTable()).fit(TEXTS)
+    with pytest.raises(InputError, match=r"Unknown recipe 'bets' \(did you mean 'best'"):
+        SentenceVectors("no/such-encoder", recipe="bets").fit(TEXTS)
 
 
 def test_columns_of_a_table(vectors):

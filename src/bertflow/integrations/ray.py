@@ -78,8 +78,8 @@ def embed(
     Args:
         input: ``.txt`` or ``.parquet`` files, or folders of them, seen by all machines: paths or addresses such as ``s3://…``
         output: A new or empty folder, likewise.
-        model: A folder, a hub id or a model; its files are sent to the workers. An encoder that is a folder of its own is
-            not, unless it was saved with ``bundle_encoder=True``: the workers must see it.
+        model: A folder, a hub id or a model, of any recipe; its files are sent to the workers. An encoder that is a folder of
+            its own is not, unless it was saved with ``bundle_encoder=True``: the workers must see it.
         concurrency: Workers; default: one for each GPU, or each core where there is none.
         num_gpus: GPUs a worker; default: 1 where the cluster has any. 0.5 puts two workers on each.
         batch_size: Rows that a worker encodes at once.
@@ -140,7 +140,9 @@ def _packed(model: str | Path | BertFlow) -> dict[str, bytes]:
     """Return the files of a model's folder, as they will stand at the workers."""
     with TemporaryDirectory() as room:
         if isinstance(model, BertFlow):
-            folder = model.save_pretrained(Path(room) / "model", bundle_encoder=hasattr(model.encoder, "save"))
+            needed = any(part.view.needs_encoder for part in model.parts)
+            bundle = needed and hasattr(model.encoder, "save")
+            folder = model.save_pretrained(Path(room) / "model", bundle_encoder=bundle)
         else:
             folder = model_folder.locate(model)
             model_folder.load_config(folder)
