@@ -6,4 +6,15 @@ from bertflow.encoders.token_table import TokenTable
 from bertflow.encoders.views import Pooled
 from bertflow.encoders.word_averages import Sif, Usif, ZipfianWhitening
 
-__all__ = ["Pooled", "Sif", "TextEncoder", "TokenTable", "Usif", "View", "ZipfianWhitening"]
+__all__ = [
+    "Contrast",
+    "Echo",
+    "Pooled",
+    "Prompt",
+    "Sif",
+    "TextEncoder",
+    "TokenTable",
+    "Usif",
+    "View",
+    "ZipfianWhitening",
+]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
@@ -24,16 +25,62 @@ if TYPE_CHECKING:
     from bertflow.encoders.modules import ViewModule
 
 
+class Template(NamedTuple):
+    """What a text is put into before a transformer reads it, as token ids.
+
+    Args:
+        pieces: The ids before, between and behind the copies of the text: one piece more than copies.
+        place: The token whose state is read, as its piece and its number in it (-1: the token before that piece); None: the
+            last copy of the text is pooled.
+        lead: Space that goes with the text, since most tokenizers tell ``" word"`` from ``"word"``.
+        weight: Vectors are multiplied by it; those of a reading's templates are added up.
+        subtract_bias: Subtract the vectors of the same template with the text blanked, at the same positions.
+        cuts: Whether a text that is too long is cut; else it is refused. The template itself is never cut.
+    """
+
+    pieces: tuple[tuple[int, ...], ...]
+    place: tuple[int, int] | None = None
+    lead: str = ""
+    weight: float = 1.0
+    subtract_bias: bool = False
+    cuts: bool = True
+
+    @property
+    def length(self) -> int:
+        """How many tokens it has without the text."""
+        return sum(map(len, self.pieces))
+
+    @property
+    def copies(self) -> int:
+        """How many times it has the text."""
+        return len(self.pieces) - 1
+
+    def wrap(self, ids: Sequence[int]) -> list[int]:
+        """Put a text's token ids into it."""
+        first, *others = self.pieces
+        return [*first, *chain.from_iterable((*ids, *piece) for piece in others)]
+
+
 class Reading(NamedTuple):
     """What one pass through a transformer is to give.
 
     Args:
         pooling: One of ``bertflow.POOLINGS``.
         words_only: Pool only tokens that have a letter or a digit.
+        layers: The hidden states to pool (0 = embeddings, -1 = last), instead of the pooling's own.
+        templates: What the text is put into, each a pass of its own, whose vectors are added up; none: the text as it is.
     """
 
     pooling: str
     words_only: bool = False
+    layers: tuple[int, ...] | None = None
+    templates: tuple[Template, ...] = ()
+
+    def __repr__(self) -> str:
+        """Tell what is not the default: vectors in caches are found by it."""
+        more = {name: value for name in ("layers", "templates") if (value := getattr(self, name))}
+        told = {"pooling": self.pooling, "words_only": self.words_only} | more
+        return f"Reading({', '.join(f'{name}={value!r}' for name, value in told.items())})"
 
 
 class TokenRows(NamedTuple):

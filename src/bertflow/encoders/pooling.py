@@ -25,12 +25,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from bertflow.errors import InputError, did_you_mean
+
+States: TypeAlias = Sequence[Tensor] | Mapping[int, Tensor]  # hidden states (n, tokens, d) by their number
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Pooling:
     Args:
         name: What users call it.
         layers: The hidden states it reads (0 = embeddings, -1 = last); several are averaged first.
-        reduce: Maps states (n, tokens, d) and the attention mask (n, tokens), padding on the right, to vectors (n, d).
+        reduce: Maps states (n, tokens, d) and the mask of the tokens that count (n, tokens) to vectors (n, d).
     """
 
     name: str
@@ -54,8 +56,9 @@ def first_token(states: Tensor, mask: Tensor) -> Tensor:
 
 
 def last_token(states: Tensor, mask: Tensor) -> Tensor:
-    """The last real token's state (n, d): where a decoder has read the whole text."""
-    return states[torch.arange(len(states), device=states.device), mask.sum(1).long() - 1]
+    """The last token's state (n, d) of those in the mask: where a decoder has read the whole text."""
+    places = mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)
+    return states[torch.arange(len(states), device=states.device), places.argmax(1)]
 
 
 def mean_of_tokens(states: Tensor, mask: Tensor) -> Tensor:
@@ -111,7 +114,7 @@ def layers_of(pooling: str) -> tuple[int, ...]:
     return POOLINGS[check_pooling(pooling)].layers
 
 
-def pool(hidden_states: Sequence[Tensor] | Mapping[int, Tensor], mask: Tensor, pooling: str) -> Tensor:
+def pool(hidden_states: States, mask: Tensor, pooling: str, layers: Sequence[int] | None = None) -> Tensor:
     """Pool hidden states into one vector a text.
 
     Args:
@@ -119,12 +122,13 @@ def pool(hidden_states: Sequence[Tensor] | Mapping[int, Tensor], mask: Tensor, p
             their number.
         mask: Attention mask (n, tokens), 1 for real tokens; padding is on the right.
         pooling: One of ``POOLINGS``.
+        layers: The hidden states to pool; by default the pooling's own.
 
     Returns:
         Vectors (n, d), float32.
     """
-    layers = [hidden_states[i].float() for i in layers_of(pooling)]
-    states = layers[0] if len(layers) == 1 else sum(layers[1:], layers[0]) / len(layers)
+    chosen = [hidden_states[i].float() for i in layers or layers_of(pooling)]
+    states = chosen[0] if len(chosen) == 1 else sum(chosen[1:], chosen[0]) / len(chosen)
     return POOLINGS[pooling].reduce(states, mask)
 
 
@@ -161,7 +165,7 @@ class LayerReader:
         while self._hooks:
             self._hooks.pop().remove()
 
-    def __call__(self, ids: Tensor, mask: Tensor) -> Sequence[Tensor] | Mapping[int, Tensor]:
+    def __call__(self, ids: Tensor, mask: Tensor) -> States:
         """Return the hidden states of a batch of token ids (n, tokens), as ``pool`` takes them."""
         if self._stack is None:
             return self.model(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states

@@ -85,6 +85,20 @@ def quiet_transformers() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
+def architecture(config: Any, tokenizer: Any) -> str:
+    """Return whether a model is ``"masked"`` (fills in masks), a ``"decoder"`` (reads from left to right) or ``"other"``."""
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING
+
+    if config.is_encoder_decoder:
+        return "other"
+    trained_as = " ".join(getattr(config, "architectures", None) or ())  # all there is of a model with code of its own
+    masked = type(config) in MODEL_FOR_MASKED_LM_MAPPING or "ForMaskedLM" in trained_as
+    if masked and not getattr(config, "is_decoder", False):  # BERT's kin are in both tables
+        return "masked" if tokenizer.mask_token_id is not None else "other"
+    causal = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING or "ForCausalLM" in trained_as
+    return "decoder" if causal else "other"
+
+
 def _parameters(config: Any, trust_remote_code: bool) -> int:
     """How many parameters a configuration makes, without memory for any.
 

@@ -17,16 +17,17 @@ from tqdm.auto import tqdm
 
 from bertflow.arrays import Matrix, choose_device
 from bertflow.data import MINI, MINI_VERSION, mini_folder
-from bertflow.encoders.base import Reading
+from bertflow.encoders.base import Reading, Template
 from bertflow.encoders.batching import Batch, pad
 from bertflow.encoders.packing import pack_linear_layers
-from bertflow.encoders.pooling import LayerReader, check_pooling, pool
-from bertflow.encoders.pretrained import load_pretrained, quiet_transformers
+from bertflow.encoders.pooling import LayerReader, States, check_pooling
+from bertflow.encoders.pretrained import architecture, load_pretrained, quiet_transformers
+from bertflow.encoders.templates import OneReading, blank_rows, passes_of
+from bertflow.encoders.threads import compute_ahead
 from bertflow.errors import InputError, TruncationWarning
 from bertflow.texts import batches_by_length as batches_by_length
 from bertflow.texts import check_sentences as check_sentences
 from bertflow.texts import word_tokens
-from bertflow.encoders.threads import compute_ahead
 
 DEFAULT_POOLING = "first-last-avg"
 # All but cuDNN's, which compiles itself anew for every shape of batch: 60 ms each (H200, torch 2.11).
@@ -94,6 +95,11 @@ class Encoder:
         digest.update(repr(sorted(self.tokenizer.get_vocab().items())).encode())
         return digest.hexdigest()[:32]
 
+    @cached_property
+    def architecture(self) -> str:
+        """``"masked"``: it fills in masks; ``"decoder"``: it reads from left to right; else ``"other"``."""
+        return architecture(self._loaded.config, self.tokenizer)
+
     def describe(self) -> dict[str, Any]:
         """Return what is needed to load this encoder again."""
         return {
@@ -140,47 +146,79 @@ class Encoder:
         batch_size: int | None = None,
         show_progress_bar: bool = False,
     ) -> list[Matrix]:
-        """Pool n texts in several ways in one pass through the transformer; return (n, d) of each reading.
+        """Read n texts in several ways; return (n, d) of each. One pass gives all readings of the same tokens.
 
         Args:
             sentences: n texts.
-            views: Poolings, each with whether only words are pooled; those of the encoder itself do not matter.
+            views: What is read; pooling and words of the encoder itself do not matter.
             batch_size: The largest number of texts in a pass; by default the token budget alone decides.
             show_progress_bar: Show progress.
         """
         texts = check_sentences(sentences)
-        distinct = list(dict.fromkeys(texts))
-        vectors, cut = np.empty((len(distinct), len(views) * self.dim), dtype=np.float32), 0
-        bar = tqdm(total=len(distinct), desc=f"encoding with {Path(self.name).name}", disable=not show_progress_bar)
-        with bar, LayerReader(self.model, *(view.pooling for view in views)) as reader, sdpa_kernel(ATTENTION):
-            encode_batch = partial(self._encode_batch, reader, views)
-            for batch, (found, arrived) in compute_ahead(
-                encode_batch, self._batches(distinct, batch_size), self.device
-            ):
-                if arrived is not None:
-                    arrived.synchronize()
-                vectors[batch.rows] = found.numpy()
-                cut += batch.cut
-                bar.update(len(batch.rows))
-        if cut:
-            warnings.warn(
-                f"{cut} of {len(distinct)} texts have more than {self.max_length} tokens; only the first {self.max_length} "
-                "of each were read. Split long texts, or raise max_length if the model allows it.",
-                TruncationWarning,
-                stacklevel=3,
-            )
+        distinct, passes = list(dict.fromkeys(texts)), passes_of(views)
+        limits = [self._longest_text(readings[0].template) for readings in passes]
+        vectors, cut = np.zeros((len(distinct), len(views), self.dim), dtype=np.float32), []
+        what = f"encoding with {Path(self.name).name}"
+        with tqdm(total=len(distinct) * len(passes), desc=what, disable=not show_progress_bar) as bar:
+            for readings in passes:
+                cut.append(self._run(distinct, readings, vectors, batch_size, bar))
+        self._warn_of_cut_texts(cut, limits, len(distinct))
         if len(distinct) < len(texts):
             place = {text: row for row, text in enumerate(distinct)}
             vectors = vectors[[place[text] for text in texts]]
-        return [np.ascontiguousarray(part) for part in np.split(vectors, len(views), axis=1)]
+        return [np.ascontiguousarray(vectors[:, view]) for view in range(len(views))]
 
-    def _batches(self, texts: list[str], batch_size: int | None = None) -> Iterator[Batch]:
+    def _run(
+        self, texts: list[str], readings: list[OneReading], vectors: Matrix, batch_size: int | None, bar: tqdm[Any]
+    ) -> int:
+        """Add what one pass gives to the vectors (n, readings, d); return how many texts were cut."""
+        layers, cut = {layer for one in readings for layer in one.layers}, 0
+        with LayerReader(self.model, layers=tuple(layers)) as reader, sdpa_kernel(ATTENTION):
+            encode_batch = partial(self._encode_batch, reader, readings)
+            batches = self._batches(texts, readings[0].template, batch_size)
+            for batch, (found, arrived) in compute_ahead(encode_batch, batches, self.device):
+                if arrived is not None:
+                    arrived.synchronize()
+                for number, one in enumerate(readings):
+                    weight = one.template.weight if one.template else 1.0
+                    vectors[batch.rows, one.column] += weight * found[number].numpy()
+                cut += batch.cut
+                bar.update(len(batch.rows))
+        return cut
+
+    def _warn_of_cut_texts(self, cut: list[int], limits: list[int], texts: int) -> None:
+        """Warn once, of the pass that cut most."""
+        most, limit = max(zip(cut, limits, strict=True))
+        if most:
+            beside = "" if limit == self.max_length else ", as many as fit beside the prompt"
+            warnings.warn(
+                f"{most} of {texts} texts have more than {limit} tokens{beside}; only the first {limit} of each were read. "
+                "Split long texts, or raise max_length if the model allows it.",
+                TruncationWarning,
+                stacklevel=4,
+            )
+
+    def _longest_text(self, template: Template | None) -> int:
+        """How many tokens of a text are read; without a template, special ones included."""
+        if template is None:
+            return self.max_length
+        longest = (self.max_length - template.length) // template.copies
+        if longest < 1:
+            raise InputError(
+                f"The prompt has {template.length} tokens, and {self.name!r} reads {self.max_length}: no text fits in. Write "
+                "a shorter prompt, or raise max_length if the model allows it."
+            )
+        return longest
+
+    def _batches(
+        self, texts: list[str], template: Template | None = None, batch_size: int | None = None
+    ) -> Iterator[Batch]:
         """Tokenise a few batches' worth of texts at a time, longest first, so that memory stays flat."""
         order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
         step = max(1024, self.token_budget // 8)
         for start in range(0, len(order), step):
             chunk = order[start : start + step]
-            ids, cut = self._tokenize([texts[row] for row in chunk])
+            ids, cut = self._tokenize([texts[row] for row in chunk], template)
             lengths = [len(row) for row in ids]
             for rows in batches_by_length(lengths, self._budget(sum(lengths)), batch_size):
                 padded = pad([ids[row] for row in rows], self.tokenizer.pad_token_id)
@@ -191,32 +229,53 @@ class Encoder:
         """Tokens a batch: on a CPU several batches of few texts too, for less padding and work for every core."""
         return self.token_budget if self.device.type != "cpu" else min(self.token_budget, max(256, tokens // 8))
 
-    def _tokenize(self, texts: list[str]) -> tuple[list[list[int]], list[bool]]:
+    def _tokenize(self, texts: list[str], template: Template | None = None) -> tuple[list[list[int]], list[bool]]:
         """Return each text's token ids, and whether it was cut."""
-        if self.tokenizer.is_fast:  # 1.5 to 3 times as fast without all that transformers makes of it
-            tokenizer = self.tokenizer.backend_tokenizer
-            tokenizer.no_padding()
-            tokenizer.enable_truncation(self.max_length, direction=self.tokenizer.truncation_side)
-            encodings = tokenizer.encode_batch_fast(texts)
-            rows, cut = [encoding.ids for encoding in encodings], [bool(encoding.overflowing) for encoding in encodings]
-        else:
-            rows = self.tokenizer(texts, truncation=True, max_length=self.max_length)["input_ids"]
-            cut = [False] * len(texts)
-        # A tokenizer without special tokens gives an empty text no token at all, and there is no vector of nothing.
-        return [ids or [self.tokenizer.pad_token_id] for ids in rows], cut
+        if template is None:
+            rows, cut = self._tokens(texts, self.max_length, special=True)
+            # A tokenizer without special tokens gives an empty text no token at all, and there is no vector of nothing.
+            return [ids or [self.tokenizer.pad_token_id] for ids in rows], cut
+        limit = self._longest_text(template)
+        rows, cut = self._tokens([template.lead + text for text in texts], limit, special=False)
+        if any(cut) and not template.cuts:
+            raise InputError(
+                f"The text {texts[cut.index(True)]!r:.60} is too long to be read {template.copies} times: of each text {limit} "
+                f"tokens fit into the {self.max_length} that {self.name!r} reads. Split it, or use a view that reads it once, "
+                "such as Prompt()."
+            )
+        return [template.wrap(ids) for ids in rows], cut
+
+    def _tokens(self, texts: list[str], limit: int, *, special: bool) -> tuple[list[list[int]], list[bool]]:
+        """Return each text's token ids, at most so many, and whether it had more."""
+        if not self.tokenizer.is_fast:
+            cut_at = {"truncation": True, "max_length": limit}
+            return self.tokenizer(texts, add_special_tokens=special, **cut_at)["input_ids"], [False] * len(texts)
+        tokenizer = self.tokenizer.backend_tokenizer  # 1.5 to 3 times as fast without all that transformers makes of it
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(limit, direction=self.tokenizer.truncation_side)
+        encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=special)
+        return [encoding.ids for encoding in encodings], [bool(encoding.overflowing) for encoding in encodings]
 
     @torch.inference_mode()
     def _encode_batch(
-        self, reader: LayerReader, views: Sequence[Reading], batch: Batch
+        self, reader: LayerReader, readings: list[OneReading], batch: Batch
     ) -> tuple[Tensor, torch.cuda.Event | None]:
-        """Return the views' vectors side by side on the CPU, and on cuda what tells when they have arrived there."""
+        """Return the vectors (readings, n, d) on the CPU, and on cuda what tells when they have arrived there."""
         ids, mask = (part.to(self.device, non_blocking=True) for part in (batch.ids, batch.mask))
-        states = reader(ids, mask)
-        parts = [pool(states, self._word_mask(ids, mask) if only_words else mask, how) for how, only_words in views]
-        vectors = torch.cat(parts, dim=1)
+        vectors = self._read(reader(ids, mask), ids, mask, readings)
+        template = readings[0].template
+        biased = [number for number, one in enumerate(readings) if one.template and one.template.subtract_bias]
+        if template and biased:
+            ids, hidden, mask, row = blank_rows(template, ids, mask)
+            bias = self._read(reader(ids, hidden), ids, mask, [readings[number] for number in biased])
+            vectors[biased] -= bias[:, row]
         if self.device.type != "cuda":
             return vectors.cpu(), None
         return vectors.to("cpu", non_blocking=True), torch.cuda.current_stream(self.device).record_event()
+
+    def _read(self, states: States, ids: Tensor, mask: Tensor, readings: list[OneReading]) -> Tensor:
+        """Return vectors (readings, n, d)."""
+        return torch.stack([one.pool(states, mask, lambda inside: self._word_mask(ids, inside)) for one in readings])
 
     @cached_property
     def _words(self) -> Tensor:
