@@ -243,7 +243,7 @@ def save(n):
         (place / "b.txt").write_text(str(n))
     arrays = {f"array{i}": np.full((50, 50), n, dtype=np.float64) for i in range(4)}
     config = {"encoder": {"name": f"/encoder-{n}"}, "calibrator": {"class": "Any", "params": {}}, "number": n}
-    model_folder.save(folder, config, arrays, write_encoder)
+    model_folder.save(folder, config, arrays, write_encoder=write_encoder)
 
 def forever(n):
     while True:
@@ -279,7 +279,7 @@ def number_of_whole_model(folder: Path) -> int:
 def test_a_killed_save_leaves_the_old_model_or_the_new_one(tmp_path, how):
     folder, rng = tmp_path / "model", np.random.default_rng(0)
     command = [sys.executable, "-c", WRITERS, str(folder), how]
-    source = str(Path(model_folder.__file__).parents[1])
+    source = str(Path(model_folder.__file__).parents[2])
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as process:
         assert process.stdout.readline() == "ready\n"

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import safetensors
 import safetensors.numpy
-from yaml import YAMLError
 
 from bertflow.data import MINI, MINI_VERSION, shipped_model
 from bertflow.errors import BertflowError, ModelFolderError
@@ -210,7 +209,9 @@ def add_results(folder: str | Path, results: Iterable[Result]) -> list[Result]:
     folder = Path(folder)
     old = load_config(folder)
     with consistent(folder):
-        new = old | {"results": merged(old.get("results", ()), results)}
+        known = merged(old.get("results", ()), ())
+    new = old | {"results": merged(known, results)}
+    with consistent(folder):
         card = _renewed_card(folder, old, new)
     _rewrite(folder / CARD, card)
     _rewrite(folder / CONFIG, _as_json(new))
@@ -291,6 +292,8 @@ def _card(folder: Path, config: dict[str, Any]) -> str:
 
 def _renewed_card(folder: Path, old: dict[str, Any], new: dict[str, Any], name: str | None = None) -> str:
     """Return the folder's card, made to tell of ``new``."""
+    from yaml import YAMLError
+
     card = _card(folder, old)
     try:
         return renewed(card, old, new, name)
