@@ -133,7 +133,7 @@ def compare(duration: float, repeats: int, counts: list[int]) -> None:
             servers = {PLAIN: plain, ALONE: alone, TOGETHER: together}
             ports = {name: int(address.rpartition(":")[2]) for name, (address, _) in servers.items()}
             for port in ports.values():
-                asyncio.run(measure(port, 8, 1))
+                asyncio.run(measure(port, max(counts), 2))
             before = {name: resident(pid) for name, (_, pid) in servers.items()}
             for clients in counts:
                 found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in servers}
