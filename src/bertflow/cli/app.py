@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bertflow.cli import analysis, evaluation, models
+from bertflow.cli import analysis, corpus, evaluation, grouping, models
 from bertflow.cli.advice import advise
+from bertflow.cli.configuring import take_config
+from bertflow.cli.doctor import doctor
 from bertflow.cli.embedding import embed, transform
 from bertflow.cli.export import export
 from bertflow.cli.failures import Group, run
@@ -29,7 +32,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Start with `bertflow demo`. Every command takes `--json` for machines and `--quiet` for scripts.",
 )
@@ -44,26 +46,33 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def bertflow(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(callback=take_config, is_eager=True, help="YAML with options of any verb: `fit: {recipe: flow}`."),
+    ] = None,
 ) -> None:
     """Turn any pretrained language model into a better sentence encoder, without labels.
 
-    Sentence vectors of a **frozen** model are *calibrated*: an invertible map (a normalizing flow), fitted on unlabelled
-    sentences, sends them to a standard Gaussian, where cosine tells similar from dissimilar sentences better.
+    Sentence vectors of a **frozen** model are *calibrated*: a map that is fitted on unlabelled sentences evens out their space,
+    so that cosine tells similar from dissimilar sentences better. `bertflow recipes` lists the maps; `flow` is the paper's.
     """
 
 
 for command in (models.demo, fit, embed, transform, models.similarity, models.info):
     app.command()(command)
 app.command("recipes")(show_recipes)
+app.command()(doctor)
 for judge in (advise, evaluation.evaluate, evaluation.compare):
     app.command(rich_help_panel="Does it help?")(judge)
 app.command(rich_help_panel="Does it help?")(reproduce)
 app.command(rich_help_panel="Does it help?")(finetune_nli)
 app.add_typer(evaluation.data, name="data", rich_help_panel="Does it help?")
-for look in (analysis.analyze, analysis.outliers, report):
+for look in (analysis.analyze, report):
     app.command(rich_help_panel="See the space")(look)
+for verb in (grouping.duplicates, grouping.cluster, corpus.outliers, corpus.drift):
+    app.command(rich_help_panel="What many texts tell")(verb)
 app.command(rich_help_panel="Use it elsewhere")(mteb)
 app.add_typer(index, name="index", rich_help_panel="Use it elsewhere")
 app.command(rich_help_panel="Use it elsewhere")(serve)
