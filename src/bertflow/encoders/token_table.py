@@ -27,7 +27,7 @@ from tqdm.auto import tqdm
 
 from bertflow.arrays import Matrix
 from bertflow.encoders.base import TokenRows, View
-from bertflow.encoders.modules import TokenMeans, surrounding
+from bertflow.encoders.modules import TokenMeans, ViewModule, surrounding
 from bertflow.encoders.pooling import LayerReader
 from bertflow.errors import InputError, ModelFolderError
 from bertflow.texts import check_sentences, word_tokens
@@ -143,14 +143,19 @@ class TokenTable(View):
         lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
         return np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(lengths.sum())), lengths
 
-    def as_table(self) -> TokenRows:
+    def as_table(self) -> TokenRows | None:
         """Return the table."""
         return TokenRows(self.tokenizer, self.vectors, self.weights, self.nothing)
 
-    def as_module(self, pad_token_id: int) -> TokenMeans:
+    def as_module(self, pad_token_id: int) -> ViewModule:
         """Return the table as a torch module; it finds a text's own tokens between the special ones."""
+        table = self.as_table()
+        if table is None:
+            return super().as_module(pad_token_id)
+        half = table.vectors.astype(np.float16)
+        vectors = half if np.array_equal(half, table.vectors) else table.vectors
+        rows = (torch.tensor(np.asarray(array)) for array in (vectors, table.weights, table.nothing))
         before, after = surrounding(self.tokenizer)
-        rows = torch.from_numpy(self.vectors.astype(np.float16)), torch.tensor(self.weights), torch.tensor(self.nothing)
         return TokenMeans(*rows, before=before, after=after, padding=pad_token_id)
 
     def save(self, folder: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bertflow.arrays import Matrix
+from bertflow.encoders.base import TokenRows
 from bertflow.encoders.token_table import Numbers, TokenTable
 
 SENTENCE_LENGTH = 11  # uSIF's expected number of words in a sentence
@@ -41,6 +42,11 @@ class Sif(TokenTable):
     def _shares(self, text: Numbers, tokens: Numbers, lengths: Numbers) -> Matrix:
         return self.weights[tokens] / lengths[text]
 
+    def as_table(self) -> TokenRows | None:
+        """Return the weighted rows, which are averaged as they are."""
+        rows = (self.vectors * self.weights[:, None]).astype(np.float32)
+        return TokenRows(self.tokenizer, rows, np.ones_like(self.weights), self.nothing)
+
 
 class Usif(Sif):
     """Unsupervised SIF (Ethayarajh 2018): weights a / (a/2 + p(w)) with a from the text, each dimension normalised.
@@ -50,6 +56,10 @@ class Usif(Sif):
 
     def __init__(self) -> None:
         pass
+
+    def as_table(self) -> None:
+        """Return nothing: what is divided by a norm of its own tokens is no mean of rows."""
+        return
 
     def _of_frequency(self, p: Matrix) -> Matrix:
         known = p[p > 0]

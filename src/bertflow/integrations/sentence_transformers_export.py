@@ -14,7 +14,9 @@ import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 
+from bertflow.arrays import Matrix, unit_rows
 from bertflow.calibrators import Calibrator
+from bertflow.encoders.base import Reading
 from bertflow.encoders.pooling import POOLINGS
 from bertflow.encoders.sentence_transformer import SentenceTransformerEncoder
 from bertflow.errors import InputError, TruncationWarning, require
@@ -69,7 +71,7 @@ def attach(model: SentenceTransformer, calibrator: Calibrator | BertFlow) -> Sen
             f"The calibrator was fitted on {fitted.n_features_in_} dimensions, but the model {encoder.name!r} gives "
             f"{encoder.dim}: they do not belong together."
         )
-    if view is not None and _difference(encoder, view) > _ANOTHER_ENCODER:
+    if view is not None and _difference(_probed(encoder), _probed(view)) > _ANOTHER_ENCODER:
         warnings.warn(
             f"The calibrator was fitted on the encoder {view.encoder.name!r}; {encoder.name!r} gives other vectors, so "
             "these may be calibrated wrongly. Fit again to be sure.",
@@ -107,14 +109,16 @@ def to_sentence_transformer(model: BertFlow) -> SentenceTransformer:
         return attach(theirs, part.calibrator)
     table, name = part.view.as_table(), model.encoder.name
     if table is not None and hasattr(part.calibrator, "as_affine"):
-        return assembled(table_modules(table, part.calibrator), [part.calibrator], name, device="cpu")
+        exported = assembled(table_modules(table, part.calibrator), [part.calibrator], name, device="cpu")
+        _check_same(exported, unit_rows(_probed(model)), name)
+        return exported
     if not _is_stock(part):
         return _from_parts(model, None)
     encoder = _transformer(model)
     front = library.SentenceTransformer(
         modules=pooling_modules(encoder, part.view.reading.pooling), device=str(encoder.device)
     )
-    _check_same(front, part.view, encoder)
+    _check_same(front, _probed(part.view), name, encoder.model.dtype)
     return _extended(front, part.calibrator, name, encoder.revision and name)
 
 
@@ -151,11 +155,9 @@ def _transformer(model: BertFlow) -> Any:
 
 
 def _is_stock(part: Part) -> bool:
-    """Whether stock modules pool as a part's view does, or the view has nothing to do with pooling."""
+    """Whether stock modules pool as a part's view does."""
     reading = part.view.reading
-    return part.view.as_table() is None and (
-        reading is None or (not reading.words_only and POOLINGS[reading.pooling].reduce in STOCK)
-    )
+    return reading is not None and reading == Reading(reading.pooling) and POOLINGS[reading.pooling].reduce in STOCK
 
 
 def _extended(model: Any, calibrator: Calibrator, name: str, hub_id: str | None = None) -> Any:
@@ -189,25 +191,30 @@ def _from_parts(model: BertFlow, theirs: Any) -> Any:
     calibrators = [part.calibrator for part in model.parts]
     exported = assembled([*front, last], calibrators, encoder.name, device=str(encoder.model.device))
     keep_hidden_states(exported)
-    _check_same(exported, model, encoder)
+    _check_same(exported, _probed(model), encoder.name, encoder.model.dtype)
     return exported
 
 
-def _check_same(model: Any, ours: Any, encoder: Any) -> None:
-    allowed = _ROUNDING if encoder.model.dtype in (torch.float32, torch.float64) else _HALF_ROUNDING
-    if not _difference(SentenceTransformerEncoder(model), ours) < allowed:
+def _check_same(model: Any, expected: Matrix, name: str, dtype: torch.dtype = torch.float32) -> None:
+    allowed = _ROUNDING if dtype in (torch.float32, torch.float64) else _HALF_ROUNDING
+    if not _difference(_probed(SentenceTransformerEncoder(model)), expected) < allowed:
         raise InputError(
-            f"The modules of sentence-transformers give other vectors than the encoder {encoder.name!r} here, so it cannot be "
+            f"The modules of sentence-transformers give other vectors than the encoder {name!r} here, so it cannot be "
             "exported. Load it as a SentenceTransformer and fit on that."
         )
 
 
-def _difference(encoder: Any, other: Any) -> float:
-    """Return how far two encoders are apart in what tells two sentences from each other: 0 for equal, about 1 for foreign.
+def _probed(encoder: Any) -> Matrix:
+    """Return the vectors (2, d) of two sentences."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TruncationWarning)
+        return encoder.encode(_PROBES).astype(np.float64)
+
+
+def _difference(found: Matrix, expected: Matrix) -> float:
+    """Return how far two vectors (2, d) are from those expected, in what tells the sentences apart: about 1 for foreign ones.
 
     What all vectors of an encoder share, often a few huge dimensions, cancels out.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TruncationWarning)
-        (a, b), (c, d) = encoder.encode(_PROBES).astype(np.float64), other.encode(_PROBES).astype(np.float64)
+    (a, b), (c, d) = found, expected
     return float(np.linalg.norm((a - b) - (c - d)) / max(np.linalg.norm(c - d), np.finfo(np.float32).tiny))
