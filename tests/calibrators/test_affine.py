@@ -9,11 +9,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from bertflow.calibrators.base import Calibrator
-from bertflow.calibrators.affine import Identity, RemoveTopComponents, Standardize, Whitening
-from bertflow.calibrators.names import make_calibrator
+from bertflow.calibrators import Calibrator, Identity, RemoveTopComponents, Standardize, Whitening
 from bertflow.errors import InputError
 from bertflow.moments import Moments
+from bertflow.recipes import calibrator_of
 
 ALL = [
     Identity(),
@@ -25,6 +24,9 @@ ALL = [
     Whitening(n_components=2),
     Whitening(shrinkage=0.1),
     Whitening(method="zca"),
+    Whitening(alpha=0.5),
+    Whitening(alpha=0.75, shrinkage=0.5),
+    Whitening(alpha=0),
 ]
 every = pytest.mark.parametrize("calibrator", ALL, ids=str)
 
@@ -41,7 +43,9 @@ def layer_norm(x: np.ndarray) -> np.ndarray:
     return (x / x.std(axis=1, keepdims=True)).astype(np.float32)
 
 
-@parametrize_with_checks([Identity(), Standardize(), RemoveTopComponents(), Whitening(), Whitening(shrinkage=0.1)])
+@parametrize_with_checks(
+    [Identity(), Standardize(), RemoveTopComponents(), Whitening(), Whitening(alpha=0.5, shrinkage=0.1)]
+)
 def test_sklearn_contract(estimator, check):
     check(estimator)
 
@@ -70,10 +74,12 @@ def test_as_affine_is_the_whole_map(calibrator):
     assert fitted.transform(x).any()
 
 
-@pytest.mark.parametrize("name", ["none", "sn", "natsv-2", "sn+natsv-2", "whitening", "whitening-3"])
-def test_every_linear_name_is_one_affine_map(name):
+@pytest.mark.parametrize(
+    "name", ["raw", "none", "sn", "natsv-2", "sn+natsv-2", "whitening", "whitening-3", "whitening-half"]
+)
+def test_every_affine_recipe_is_one_affine_map(name):
     x = cone()
-    fitted = make_calibrator(name).fit(x)
+    fitted = calibrator_of(name).fit(x)
     matrix, bias = fitted.as_affine()
     np.testing.assert_allclose(x @ matrix + bias, fitted.transform(x), atol=1e-12)
 
@@ -225,6 +231,43 @@ def test_pca_whitening_agrees_with_scikit_learn():
     assert ours.get_feature_names_out().tolist() == [f"whitening{i}" for i in range(5)]
 
 
+@pytest.mark.parametrize("alpha", [0, 0.25, 0.5, 1])
+def test_alpha_says_how_far_the_space_is_flattened(alpha):
+    """Variances along the principal axes become their power 1 - alpha."""
+    x = cone()
+    variances = np.linalg.eigvalsh(np.cov(x.T, ddof=0))[::-1]
+    z = Whitening(alpha=alpha).fit(x).transform(x)
+    np.testing.assert_allclose(np.cov(z.T, ddof=0), np.diag(variances ** (1 - alpha)), atol=1e-8)
+    kept = Whitening(3, alpha=alpha).fit(x).transform(x)
+    np.testing.assert_allclose(kept, z[:, :3], atol=1e-12)
+
+
+def test_alpha_of_zero_changes_no_distance():
+    x = cone()
+    z = Whitening(alpha=0).fit(x).transform(x)
+    np.testing.assert_allclose(z @ z.T, (x - x.mean(0)) @ (x - x.mean(0)).T, atol=1e-8)
+
+
+@pytest.mark.parametrize("dimension", [1, 5, 12])
+def test_reduced_is_what_was_fitted_with_so_many_components(dimension):
+    x = cone()
+    whole, small = Whitening(alpha=0.5).fit(x), Whitening(dimension, alpha=0.5).fit(x)
+    cut = whole.reduced(dimension)
+    np.testing.assert_allclose(cut.transform(x), small.transform(x), atol=1e-12)
+    np.testing.assert_allclose(cut.inverse_transform(cut.transform(x)), small.inverse_transform(small.transform(x)))
+    assert (cut.dim, cut.get_params(), whole.dim) == (dimension, small.get_params(), 12)
+
+
+def test_reduced_to_what_cannot_be_is_refused():
+    x = cone()
+    with pytest.raises(InputError, match="dimension is 13"):
+        Whitening().fit(x).reduced(13)
+    with pytest.raises(InputError, match="Only the dimensions of method='pca' are ordered"):
+        Whitening(method="zca").fit(x).reduced(2)
+    with pytest.raises(NotFittedError):
+        Whitening().reduced(2)
+
+
 def test_zca_is_symmetric_and_has_the_cosines_of_pca():
     x = cone()
     pca, zca = Whitening().fit(x), Whitening(method="zca").fit(x)
@@ -295,6 +338,9 @@ def test_output_as_a_data_frame():
         (Whitening(method="cholesky"), "'pca' or 'zca'"),
         (Whitening(shrinkage=1.5), "from 0 to 1"),
         (Whitening(shrinkage="auto"), "from 0 to 1"),
+        (Whitening(alpha=1.5), "alpha is 1.5; it must be a number from 0 to 1"),
+        (Whitening(alpha=-0.1), "from 0 to 1"),
+        (Whitening(alpha=None), "alpha is None"),
         (RemoveTopComponents(k=12), "k is 12"),
         (RemoveTopComponents(k=-1), "k is -1"),
     ],
@@ -307,6 +353,15 @@ def test_bad_parameters_are_named_at_fit(calibrator, message):
 def test_too_few_moments_are_refused():
     with pytest.raises(InputError, match="At least 2 rows of 2 dimensions"):
         Whitening().fit_moments(Moments().add(np.ones((1, 4))))
+
+
+@every
+def test_saved_and_loaded(calibrator, tmp_path):
+    x = cone()
+    fitted = clone(calibrator).fit(x)
+    again = Calibrator.from_pretrained(fitted.save_pretrained(tmp_path / "c"))
+    np.testing.assert_array_equal(again.transform(x), fitted.transform(x))
+    assert again.dim == fitted.dim == fitted.transform(x).shape[1]
 
 
 def test_misshapen_state_is_refused():
