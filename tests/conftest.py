@@ -5,6 +5,7 @@ import os
 os.environ["HF_HUB_OFFLINE"] = "1"  # huggingface_hub reads it once, when it is imported
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # with tiny tensors, threads on a busy machine mostly wait for each other
 
+import json
 import logging
 import sys
 import warnings
@@ -137,6 +138,20 @@ def small_model(tiny_bert: Path, sentences: list[str]) -> Any:
     from bertflow import BertFlow, FlowCalibrator
 
     return BertFlow.fit(sentences, tiny_bert, calibrator=FlowCalibrator(epochs=2, random_state=0), device="cpu")
+
+
+@pytest.fixture(scope="session")
+def change_config() -> Callable[[Path, Callable[[dict[str, Any]], Any]], None]:
+    """Return what changes a saved model's config.json and seals it again, as a stranger could."""
+    from bertflow.storage.checksums import sealed
+    from bertflow.storage.model_folder import FREE
+
+    def change(folder: Path, edit: Callable[[dict[str, Any]], Any]) -> None:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        edit(config)
+        (folder / "config.json").write_text(json.dumps(sealed(config, FREE)), encoding="utf-8")
+
+    return change
 
 
 def _wordpiece_tokenizer() -> Any:
