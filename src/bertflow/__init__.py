@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from bertflow.version import __version__
 
 if TYPE_CHECKING:
-    from bertflow.advice import advise
     from bertflow.calibrators import (
         Calibrator,
         FlowCalibrator,
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
         Standardize,
         Whitening,
     )
+    from bertflow.corpus import Significance, find_clusters, find_drift, find_duplicates, find_outliers
     from bertflow.encoders.base import View
     from bertflow.encoders.pooling import POOLINGS, Pooling, register_pooling
     from bertflow.encoders.token_table import TokenTable
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from bertflow.encoders.views import Pooled
     from bertflow.encoders.word_averages import Sif, Usif, ZipfianWhitening
     from bertflow.errors import BertflowError, InputError, MissingExtraError, ModelFolderError, TruncationWarning
-    from bertflow.geometry import analyze, find_outliers
+    from bertflow.evaluation.judgement import Judgement, judge
+    from bertflow.geometry import analyze
     from bertflow.integrations.onnx_model import OnnxCalibrator, OnnxModel
     from bertflow.integrations.sentence_transformers_export import attach, to_sentence_transformer
     from bertflow.integrations.sklearn import SentenceVectors
@@ -71,10 +72,15 @@ _HOME = {
     "RemoveTopComponents": "bertflow.calibrators",
     "Identity": "bertflow.calibrators",
     "TruncationWarning": "bertflow.errors",
-    "advise": "bertflow.advice",
     "analyze": "bertflow.geometry",
     "attach": "bertflow.integrations.sentence_transformers_export",
-    "find_outliers": "bertflow.geometry",
+    "Significance": "bertflow.corpus",
+    "find_clusters": "bertflow.corpus",
+    "find_drift": "bertflow.corpus",
+    "find_duplicates": "bertflow.corpus",
+    "Judgement": "bertflow.evaluation.judgement",
+    "judge": "bertflow.evaluation.judgement",
+    "find_outliers": "bertflow.corpus",
     "fit_shards": "bertflow.scale",
     "transform_shards": "bertflow.scale",
     "write_report": "bertflow.report",
@@ -90,6 +96,7 @@ __all__ = [
     "FlowCalibrator",
     "Identity",
     "InputError",
+    "Judgement",
     "MissingExtraError",
     "ModelFolderError",
     "OnnxCalibrator",
@@ -102,6 +109,7 @@ __all__ = [
     "SentenceVectors",
     "Shards",
     "Sif",
+    "Significance",
     "Standardize",
     "TokenTable",
     "TruncationWarning",
@@ -110,11 +118,14 @@ __all__ = [
     "Whitening",
     "ZipfianWhitening",
     "__version__",
-    "advise",
     "analyze",
     "attach",
+    "find_clusters",
+    "find_drift",
+    "find_duplicates",
     "find_outliers",
     "fit_shards",
+    "judge",
     "recipes",
     "register_pooling",
     "register_recipe",

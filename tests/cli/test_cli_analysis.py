@@ -1,4 +1,4 @@
-"""`bertflow analyze` and `bertflow outliers` as a user meets them."""
+"""`bertflow analyze` as a user meets it."""
 
 import json
 
@@ -63,23 +63,12 @@ def test_analyze_for_machines_with_pairs_and_counts(run, corpus, tmp_path):
     assert found["isotropy"]["after"]["mean_cosine"] < found["isotropy"]["before"]["mean_cosine"]
 
 
-def test_outliers_are_named_by_their_line(run, corpus):
-    code, out, err = run("outliers", corpus, "--top", "3", "--json", "-q")
-    assert code == 0, err
-    first = json.loads(out)["entries"][0]
-    assert (first["text"], first["line"]) == (GARBAGE, 102), "blank lines count, as in an editor"
-
-
 def test_a_saved_model_is_used_as_it_is(run, corpus, tmp_path):
     folder = tmp_path / "model"
     BertFlow.fit(sample_sentences()[::30], encoder="mini", recipe="flow").save_pretrained(folder)
     code, out, err = run("analyze", corpus, "--model", folder, "--json", "-q")
     assert code == 0, err
     assert json.loads(out)["least_likely"][0]["text"] == GARBAGE
-    code, out, err = run("outliers", corpus, "--model", folder, "--top", 1, "-q")
-    assert code == 0, err
-    for part in ("102", GARBAGE, "bits/dim", "by the model"):
-        assert part in out
 
 
 @pytest.mark.parametrize(
@@ -90,14 +79,11 @@ def test_a_saved_model_is_used_as_it_is(run, corpus, tmp_path):
         (("analyze", "CORPUS", "--pooling", "sum"), "Unknown pooling"),
         (("analyze", "CORPUS", "--counts", "absent.txt"), "absent.txt"),
         (("analyze", "CORPUS", "--pairs", "absent.tsv"), "absent.tsv"),
-        (("outliers", "FEW"), "at least 16"),
-        (("outliers", "CORPUS", "--model", "nowhere"), "does not exist"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(run, corpus, tmp_path, monkeypatch, args, sentence):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "few.txt").write_text("One.\nTwo.\n")
-    places = {"CORPUS": corpus, "FEW": tmp_path / "few.txt"}
+    places = {"CORPUS": corpus}
     code, out, err = run(*(places.get(arg, arg) for arg in args))
     assert code == 1
     assert sentence in err

@@ -8,13 +8,12 @@ import pytest
 import torch
 import transformers
 
-from bertflow import BertFlow, Encoder, FlowCalibrator, analyze, find_outliers
+from bertflow import Encoder, analyze
 from bertflow.data import mini_folder, sample_pairs, sample_sentences
 from bertflow.encoders.pretrained import quiet_transformers
 from bertflow.errors import InputError
 from bertflow.evaluation import PairSet, PairTask
 from bertflow.geometry import decompose_masked_lm, make_spaces, masked, readable_tables
-from bertflow.geometry.outliers import held_out_log_density
 from bertflow.geometry.tokens import count_tokens_of, has_token_embeddings, input_embeddings, token_ids
 
 GARBAGE = ["00110101 11010 0x4f 0x5a", "<td>&nbsp;</td><td>&nbsp;</td>", "qpwoe zxmcn bvnth ghfjd"]
@@ -209,68 +208,6 @@ def test_distilbert_has_a_head_of_its_own_kind(tiny, tmp_path, sentences):
 def test_models_without_a_head_say_so(tiny, kind, message, sentences):
     with pytest.raises(InputError, match=message):
         decompose_masked_lm(Encoder(tiny(kind), device="cpu"), sentences, np.ones(100, dtype=np.int64))
-
-
-def test_garbage_comes_up_first(mini, corpus):
-    texts = [*corpus[:90], GARBAGE[0], GARBAGE[1], *corpus[90:], GARBAGE[2], GARBAGE[2]]
-    found = find_outliers(texts, mini, top=6, folds=2)
-    assert found.sentences == len(corpus) + 3
-    assert set(GARBAGE) <= {one.text for one in found.entries}
-    assert [one.rank for one in found.entries] == [1, 2, 3, 4, 5, 6]
-    assert all(texts[one.position] == one.text for one in found.entries)
-    assert next(one.times for one in found.entries if one.text == GARBAGE[2]) == 2
-    bits = [one.bits_per_dim for one in found.entries]
-    assert bits == sorted(bits, reverse=True)
-    assert found.entries[0].z < -4
-    assert found == find_outliers(texts, mini, top=6, folds=2)
-
-
-def test_a_model_scores_what_it_has_not_seen(mini, corpus):
-    model = BertFlow.fit(corpus, mini, recipe="flow")
-    found = find_outliers([*corpus[:20], GARBAGE[0]], model=model, top=1)
-    assert found.folds == 0
-    assert found.entries[0].text == GARBAGE[0]
-    assert found.entries[0].log_density == pytest.approx(float(model.score_samples(GARBAGE[0])[0]), rel=1e-3)
-
-
-def test_every_row_is_scored_by_a_flow_that_has_not_seen_it(monkeypatch):
-    x = np.random.default_rng(0).normal(size=(40, 4))
-    fitted = []
-
-    def fit(self, rows):
-        fitted.append(rows)
-        return self
-
-    def score_samples(self, rows):
-        seen = {row.tobytes() for row in fitted[-1]}
-        assert not any(row.tobytes() in seen for row in rows)
-        assert len(rows) + len(fitted[-1]) == 40
-        return rows[:, 0] + 1000 * len(fitted)  # every flow on a scale of its own
-
-    monkeypatch.setattr(FlowCalibrator, "fit", fit)
-    monkeypatch.setattr(FlowCalibrator, "score_samples", score_samples)
-    scores = held_out_log_density(x, folds=5)
-    assert len(fitted) == 5
-    assert np.ptp(scores) < 2 * np.ptp(x[:, 0])
-
-
-@pytest.mark.parametrize(
-    ("texts", "options", "message"),
-    [
-        (["One.", "Two."], {}, "at least 16"),
-        (["One."], {"top": 0}, "top is 0"),
-        (["One."], {"folds": 1}, "folds 1"),
-    ],
-)
-def test_too_little_to_look_for_outliers(mini, texts, options, message):
-    with pytest.raises(InputError, match=message):
-        find_outliers(texts, mini, **options)
-
-
-def test_outliers_need_a_density(tiny_bert, sentences):
-    model = BertFlow.fit(sentences, Encoder(tiny_bert, device="cpu"), recipe="whitening")
-    with pytest.raises(InputError, match="Whitening is not a density"):
-        find_outliers(sentences, model=model)
 
 
 def test_the_shipped_encoder_is_looked_up_where_it_lies(mini):

@@ -1,4 +1,4 @@
-"""The commands that look at the space itself: analyze, outliers."""
+"""The command that looks at the space itself: analyze."""
 
 from __future__ import annotations
 
@@ -91,66 +91,3 @@ def analyze(
         say(f"[dim]{escape(one.reading)}[/]\n")
     for note in result.notes:
         say(f"[dim]{escape(note)}[/]")
-
-
-def outliers(
-    sentences: Text,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", help="A saved model, such as one of a clean corpus.", show_default=False),
-    ] = None,
-    encoder: EncoderName = "mini",
-    pooling: PoolingName = None,
-    top: Annotated[int, typer.Option(min=1, help="How many to list.")] = 20,
-    column: Column = None,
-    seed: Seed = 0,
-    device: Device = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-) -> None:
-    """List the least likely sentences of a corpus: garbage, other languages and true oddities come up first.
-
-    Without `--model`, each sentence is scored by a flow that was fitted on other sentences of the corpus:
-
-        bertflow outliers corpus.txt --top 20
-    """
-    progress = start(quiet)
-    from bertflow.geometry import find_outliers
-    from bertflow.model import BertFlow
-    from bertflow.storage.text_files import read_sentences
-
-    given = read_sentences(sentences, column, keep_blank=True)
-    kept = [number for number, text in enumerate(given, 1) if text.strip()]
-    result = find_outliers(
-        [given[number - 1] for number in kept],
-        encoder,
-        pooling,
-        model=BertFlow.from_pretrained(model, device=device) if model else None,
-        top=top,
-        random_state=seed,
-        device=device,
-        show_progress_bar=progress,
-    )
-    lines = [kept[one.position] for one in result.entries]
-    if as_json:
-        found = result.to_dict()
-        for entry, line in zip(found["entries"], lines, strict=True):
-            entry["line"] = line
-            del entry["position"]  # among the sentences that are not blank: of no use outside
-        print_json(found)
-        return
-    rows = [
-        (str(one.rank), _figure(one.bits_per_dim, 3), _figure(one.z, 1), str(line), escape(one.text))
-        for one, line in zip(result.entries, lines, strict=True)
-    ]
-    where = "row" if Path(sentences).suffix.lower() in (".jsonl", ".csv", ".tsv", ".parquet") else "line"
-    table(None, ("", "bits/dim", "z", where, "sentence"), rows, text_last=True)
-    by = f"a flow fitted on other parts of the corpus ({result.folds} folds)" if result.folds else "the model"
-    say(
-        f"[dim]The least likely of {result.sentences} different sentences, by {by}. bits/dim: higher is less likely; z: robust "
-        "deviations from the median log-density.[/]"
-    )
-
-
-def _figure(value: float | None, digits: int) -> str:
-    return "∞" if value is None else f"{value:.{digits}f}"

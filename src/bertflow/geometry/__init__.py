@@ -2,7 +2,7 @@
 
 from bertflow.geometry.masked import LogitReport, decompose_masked_lm
 from bertflow.geometry.measures import Analysis, BeforeAfter, PairGeometry, analyze, analyze_spaces
-from bertflow.geometry.outliers import Outlier, Outliers, find_outliers
+from bertflow.geometry.outliers import Outlier
 from bertflow.geometry.spaces import Spaces, make_spaces
 from bertflow.geometry.tables import ReadableTable, readable_tables
 
@@ -11,14 +11,12 @@ __all__ = [
     "BeforeAfter",
     "LogitReport",
     "Outlier",
-    "Outliers",
     "PairGeometry",
     "ReadableTable",
     "Spaces",
     "analyze",
     "analyze_spaces",
     "decompose_masked_lm",
-    "find_outliers",
     "make_spaces",
     "readable_tables",
 ]
