@@ -5,7 +5,7 @@ INSTALL := -m pip install -qq --disable-pip-version-check
 PYTEST := -m pytest --numprocesses auto --dist worksteal
 PIP := $(BIN)/python $(INSTALL) -c constraints.txt
 
-.PHONY: demo test test-core test-lowest lint bench clean
+.PHONY: demo test test-core test-lowest lint bench docs clean
 .SILENT:
 
 demo: .venv/core
@@ -40,8 +40,13 @@ lint: .venv/dev
 bench: .venv/dev
 	for script in encoding fitting applying static rates; do $(BIN)/python benchmarks/$$script.py || exit 1; done
 
+# The site, into site/: strict, so that a dead link fails.
+docs: .venv/dev
+	$(PIP) -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 clean:
-	rm -rf .venv .venv-core .venv-lowest build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf site .venv .venv-core .venv-lowest build dist .mypy_cache .pytest_cache .ruff_cache
 
 .venv/core: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("bertflow needs Python 3.10 or newer; this is %d.%d. Try: make PYTHON=python3.12" % sys.version_info[:2] if sys.version_info < (3, 10) else 0)'
