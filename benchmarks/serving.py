@@ -32,11 +32,11 @@ PLAIN, ALONE, TOGETHER = "plain", "without batching", "batched"
 
 def serve(contender: str, folder: str) -> None:
     """Run one of the servers; prints its address when it can be asked."""
-    from bertflow.serving.running import bind, run, url
+    from bertflow.serving.running import bind, listen, run
 
     with bind("127.0.0.1", 0) as taken:
         app = _plain() if contender == PLAIN else _ours(folder, together=contender == TOGETHER)
-        print(url(taken), flush=True)
+        print(listen(taken), flush=True)
         run(app, taken)
 
 

@@ -15,7 +15,7 @@ pytest.importorskip("prometheus_client", reason="needs pip install 'bertflow[ser
 
 from bertflow.arrays import unit_rows
 from bertflow.serving import create_app
-from bertflow.serving.running import bind, hosts_for, server, url
+from bertflow.serving.running import bind, hosts_for, listen, server
 
 
 class Words:
@@ -97,11 +97,12 @@ def running(app):
     with bind("127.0.0.1", 0) as taken:
         made = server(app)
         thread = threading.Thread(target=made.run, kwargs={"sockets": [taken]}, daemon=True)
+        place = listen(taken)
         thread.start()
         while not made.started and thread.is_alive():
             time.sleep(0.005)
         try:
-            yield url(taken)
+            yield place
         finally:
             made.should_exit = True
             thread.join(10)

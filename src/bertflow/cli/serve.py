@@ -59,7 +59,7 @@ def serve(
         require(module, "serve")
     from bertflow.serving import Limits, create_app, read_keys
     from bertflow.serving.loading import load_indexes, load_models
-    from bertflow.serving.running import bind, hosts_for, is_local, run, url
+    from bertflow.serving.running import bind, hosts_for, is_local, listen, run
     from bertflow.storage.text_files import read_sentences
 
     if not models and not index:
@@ -75,11 +75,12 @@ def serve(
             logger.warning("Everybody who reaches %s may use this service: give --keys or BERTFLOW_API_KEYS.", host)
         for model in loaded.values():
             model.encode(["The first text takes longest, so it is ours."])
+        address = listen(taken)
         if as_json:
-            print_json({"url": url(taken), "models": list(loaded), "indexes": list(indexes), "keys": bool(keys)})
+            print_json({"url": address, "models": list(loaded), "indexes": list(indexes), "keys": bool(keys)})
             sys.stdout.flush()  # whoever reads it waits for it
         else:
-            _show(url(taken), list(loaded), list(indexes))
+            _show(address, list(loaded), list(indexes))
         run(app, taken)
 
 

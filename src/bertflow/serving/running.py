@@ -39,8 +39,9 @@ def bind(host: str, port: int) -> socket.socket:
     return taken
 
 
-def url(taken: socket.socket) -> str:
-    """Return the address that was taken, for a browser."""
+def listen(taken: socket.socket) -> str:
+    """Let clients connect, who are answered once the server runs; return the address for a browser."""
+    taken.listen(CONNECTIONS)
     host, port = taken.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
