@@ -7,14 +7,14 @@ import sys
 import numpy as np
 import pytest
 
-from bertflow import BertFlow
+from bertflow import BertFlow, recipes
 from bertflow.data import sample_sentences
 
 
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli") / "model"
-    BertFlow.fit(sample_sentences()[:300], encoder="mini").save_pretrained(folder)
+    BertFlow.fit(sample_sentences()[:300], encoder="mini", recipe="flow").save_pretrained(folder)
     return folder
 
 
@@ -23,7 +23,18 @@ def test_help_teaches_and_needs_no_torch():
     code += "try: main()\nexcept SystemExit: pass\nprint('torch' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip().endswith("False")
-    for command in ("demo", "fit", "embed", "similarity", "info", "evaluate", "compare", "reproduce"):
+    for command in (
+        "demo",
+        "fit",
+        "recipes",
+        "transform",
+        "embed",
+        "similarity",
+        "info",
+        "evaluate",
+        "compare",
+        "reproduce",
+    ):
         assert command in result.stdout
 
 
@@ -32,11 +43,63 @@ def test_fit_from_text_then_info(run, tmp_path):
     code, out, _ = run("fit", tmp_path / "corpus.txt", "-o", tmp_path / "model", "--json", "-q")
     assert code == 0
     assert json.loads(out)["training"]["sentences"] == 200
+    assert json.loads(out)["recipe"] == "best"
     code, out, _ = run("info", tmp_path / "model")
     assert code == 0
     assert "first-last-avg" in out
+    assert "TokenTable" in out
     code, out, _ = run("info", tmp_path / "model", "--json")
-    assert json.loads(out)["encoder"]["name"] == "mini"
+    assert json.loads(out)["encoder"]["name"] == "mini-1"
+    assert [part["view"]["class"] for part in json.loads(out)["parts"]] == ["TokenTable", "Pooled"]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "dim"), [("whitening-8", 8), ("sn@cls", 256), ("static-4", 4), ("none", 256), ("whitening-half", 256)]
+)
+def test_any_recipe_is_fitted_and_embeds(run, tmp_path, recipe, dim):
+    (tmp_path / "c.txt").write_text("\n".join(sample_sentences()[:60]), encoding="utf-8")
+    code, out, err = run("fit", tmp_path / "c.txt", "--recipe", recipe, "-o", tmp_path / "m", "--json", "-q")
+    assert code == 0, err
+    assert json.loads(out)["recipe"] == recipe.replace("none", "raw")
+    code, out, err = run("embed", tmp_path / "c.txt", "-m", tmp_path / "m", "-o", tmp_path / "v.npy", "--json", "-q")
+    assert code == 0, err
+    assert json.loads(out)["dim"] == dim
+
+
+@pytest.mark.parametrize(
+    ("option", "recipe"),
+    [
+        (("--calibrator", "whitening"), "whitening"),
+        (("--calibrator", "none"), "raw"),
+        (("--preset", "static"), "static"),
+        (("--calibrator", "flow", "--preset", "paper"), "flow-paper"),
+    ],
+)
+def test_options_of_old_still_fit_and_say_what_to_write(run, tmp_path, option, recipe):
+    (tmp_path / "c.txt").write_text("\n".join(sample_sentences()[:40]), encoding="utf-8")
+    code, out, err = run("fit", tmp_path / "c.txt", "-o", tmp_path / "m", "--json", *option)
+    assert code == 0, err
+    assert json.loads(out)["recipe"] == recipe
+    assert f"FutureWarning: {option[-2]} is deprecated; write  --recipe {recipe.replace('raw', 'none')}\n" in err
+
+
+def test_every_recipe_is_told(run):
+    code, out, _ = run("recipes", "--json")
+    assert code == 0
+    assert json.loads(out) == recipes()
+    code, out, _ = run("recipes")
+    assert "whitening-half" in out
+
+
+@pytest.mark.parametrize(("precision", "dtype", "width"), [("float16", "float16", 256), ("ubinary", "uint8", 32)])
+def test_embed_in_fewer_bits(run, model_folder, tmp_path, precision, dtype, width):
+    (tmp_path / "in.txt").write_text("First line.\nSecond line.\n", encoding="utf-8")
+    code, _, err = run(
+        "embed", tmp_path / "in.txt", "-m", model_folder, "-o", tmp_path / "v.npy", "--precision", precision
+    )
+    assert code == 0, err
+    vectors = np.load(tmp_path / "v.npy")
+    assert (str(vectors.dtype), vectors.shape) == (dtype, (2, width))
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
@@ -94,7 +157,7 @@ def test_embed_keeps_every_row(run, model_folder, tmp_path):
 def test_embed_refuses_an_unknown_ending_before_any_work(run, tmp_path):
     code, out, err = run("embed", "nowhere.txt", "-m", "nothing", "-o", tmp_path / "v.xlsx")
     assert code == 1
-    assert ".npy, .jsonl, .parquet" in err
+    assert ".npy, .npz, .safetensors, .parquet, .jsonl" in err
     assert out == ""
 
 
@@ -118,6 +181,18 @@ def test_similarity_of_two_sentences_and_of_a_file(run, model_folder, tmp_path):
         (("fit", "no-such-file.txt", "-o", "m"), "no-such-file.txt"),
         (("fit", "SENTENCES", "-o", "m", "--pooling", "sum"), "Unknown pooling"),
         (("fit", "SENTENCES", "-o", "m", "--preset", "fast"), "Unknown preset"),
+        (
+            ("fit", "SENTENCES", "-o", "m", "--recipe", "whitning"),
+            "Unknown recipe 'whitning' (did you mean 'whitening'?)",
+        ),
+        (("fit", "SENTENCES", "-o", "m", "--recipe", "best@cls"), "brings its own pooling; leave out 'cls'"),
+        (("fit", "SENTENCES", "-o", "m", "--recipe", "sn@sum"), "Unknown pooling 'sum'"),
+        (
+            ("fit", "SENTENCES", "-o", "m", "-r", "sn", "--calibrator", "sn"),
+            "--recipe and --calibrator say the same thing",
+        ),
+        (("fit", "SENTENCES", "-o", "m", "-e", "mini-2"), "ships 'mini-1', not 'mini-2'"),
+        (("embed", "SENTENCES", "-m", "MODEL", "-o", "v.npy", "--precision", "int4"), "Unknown precision 'int4'"),
         (("fit", "SENTENCES", "-o", "m", "--device", "tpu"), "not a device"),
         (("reproduce", "table7"), "no 'table7'"),
     ],
@@ -141,7 +216,7 @@ def test_demo_shows_before_and_after(run, tmp_path):
     assert result["search"]["best"]["first"] > result["search"]["flow"]["first"] > result["search"]["raw"]["first"]
     assert [row["name"] for row in result["spearman"]][:2] == ["all", "ordinary"]
     assert len(result["nearest"]) == 3
-    assert BertFlow.from_pretrained(result["saved"]).encode("One sentence.").shape == (256,)
+    assert BertFlow.from_pretrained(result["saved"]).encode("One sentence.").ndim == 1
 
 
 def test_fit_from_a_model_adapts_it(run, model_folder, tmp_path):
@@ -168,7 +243,7 @@ def test_fit_from_a_model_says_what_it_did(run, model_folder, tmp_path):
     assert "10 at least" in err
 
 
-@pytest.mark.parametrize("option", [("--encoder", "mini"), ("--preset", "paper"), ("--calibrator", "whitening")])
+@pytest.mark.parametrize("option", [("--encoder", "mini"), ("--pooling", "cls"), ("--recipe", "whitening")])
 def test_fit_from_a_model_takes_no_other_encoder_or_calibrator(run, model_folder, tmp_path, option):
     (tmp_path / "own.txt").write_text("\n".join(sample_sentences()[:50]), encoding="utf-8")
     code, _, err = run("fit", tmp_path / "own.txt", "--from", model_folder, "-o", tmp_path / "m", *option)
@@ -182,4 +257,4 @@ def test_the_flow_that_ships_is_a_model_for_every_command(run, tmp_path):
     assert np.load(tmp_path / "v.npy").shape == (2, 256)
     code, out, _ = run("info", "mini-flow", "--json")
     assert code == 0
-    assert json.loads(out)["encoder"]["name"] == "mini"
+    assert json.loads(out)["encoder"]["name"] == "mini-1"

@@ -32,7 +32,7 @@ def raw(run, corpus, tiny_bert):
 def test_embed_fit_transform(run, raw, corpus, sentences, tiny_bert, tmp_path):
     shards = Shards(raw)
     assert len(shards) == len(sentences) + 2  # a blank line has a vector too
-    code, out, err = run("fit", raw, "-o", tmp_path / "model", "--json", "-q", "--device", "cpu")
+    code, out, err = run("fit", raw, "-o", tmp_path / "model", "--recipe", "flow", "--json", "-q", "--device", "cpu")
     assert code == 0, err
     assert json.loads(out)["training"]["fitted_vectors"] == len(shards)
     code, out, err = run("transform", raw, "-m", tmp_path / "model", "-o", tmp_path / "calibrated", "--json", "-q")
@@ -49,9 +49,9 @@ def test_embed_fit_transform(run, raw, corpus, sentences, tiny_bert, tmp_path):
 
 
 @pytest.mark.parametrize("rows", ["all", "300"])
-def test_fit_other_calibrators_and_bundle(run, raw, tmp_path, rows):
+def test_fit_other_recipes_and_bundle(run, raw, tmp_path, rows):
     code, out, err = run(
-        "fit", raw, "-o", tmp_path / "model", "--calibrator", "whitening-8", "--rows", rows, "--bundle-encoder"
+        "fit", raw, "-o", tmp_path / "model", "--recipe", "whitening-8", "--rows", rows, "--bundle-encoder"
     )
     assert code == 0, err
     assert "bertflow transform" in out
@@ -62,10 +62,38 @@ def test_fit_other_calibrators_and_bundle(run, raw, tmp_path, rows):
 
 
 def test_whitening_can_be_fitted_on_text_as_well(run, corpus, tiny_bert, tmp_path):
-    code, out, err = run("fit", corpus, "-e", tiny_bert, "-o", tmp_path / "m", "--calibrator", "whitening")
+    code, out, err = run("fit", corpus, "-e", tiny_bert, "-o", tmp_path / "m", "--recipe", "whitening")
     assert code == 0, err
     assert "different sentences" in out
     assert BertFlow.from_pretrained(tmp_path / "m").dim == 16
+
+
+def test_shards_of_a_recipe_of_two_views(run, corpus, sentences, tiny_bert, tmp_path):
+    command = (
+        "embed",
+        corpus,
+        "-e",
+        tiny_bert,
+        "--raw",
+        "--recipe",
+        "best",
+        "-o",
+        tmp_path / "raw",
+        "--shard-rows",
+        100,
+    )
+    code, _, err = run(*command, "-q")
+    assert code == 0, err
+    code, out, err = run("fit", tmp_path / "raw", "-o", tmp_path / "model", "--json", "-q", "--device", "cpu")
+    assert code == 0, err
+    assert json.loads(out)["recipe"] == "best"
+    code, out, err = run("transform", tmp_path / "raw", "-m", tmp_path / "model", "-o", tmp_path / "v", "--json", "-q")
+    assert code == 0, err
+    model = BertFlow.from_pretrained(tmp_path / "model", device="cpu")
+    vectors, wanted = Shards(tmp_path / "v").rows(0, 400), model.encode(sentences)
+    assert json.loads(out)["dim"] == model.dim
+    cosines = np.einsum("nd,nd->n", vectors, wanted) / np.linalg.norm(vectors, axis=1) / np.linalg.norm(wanted, axis=1)
+    assert cosines.min() > 0.999  # the raw ones were kept in half precision
 
 
 def test_info_of_shards(run, raw):
@@ -85,15 +113,15 @@ def test_info_of_shards(run, raw):
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_a_stop_says_how_to_go_on(run, corpus, tiny_bert, tmp_path, monkeypatch, sign):
-    real, calls = Encoder.encode, []
+    real, calls = Encoder.encode_views, []
 
-    def interrupted(self, sentences, **options):
+    def interrupted(self, sentences, *readings, **options):
         calls.append(len(sentences))
         if len(calls) == 3:
             os.kill(os.getpid(), sign)
-        return real(self, sentences, **options)
+        return real(self, sentences, *readings, **options)
 
-    monkeypatch.setattr(Encoder, "encode", interrupted)
+    monkeypatch.setattr(Encoder, "encode_views", interrupted)
     command = ("embed", corpus, "-e", tiny_bert, "-o", tmp_path / "v", "--shard-rows", 100)
     code, out, err = run(*command)
     assert code == 130
@@ -148,19 +176,23 @@ def test_raw_vectors_of_a_model_go_into_a_file_too(run, corpus, small_model, sen
         (("embed", "CORPUS", "-e", "TINY", "-o", "v", "--rank", "0"), "together"),
         (("embed", "nowhere.txt", "-e", "TINY", "-o", "v"), "nowhere.txt cannot be read"),
         (("fit", "RAW", "-e", "TINY", "-o", "m"), "leave out --encoder"),
-        (("fit", "RAW", "-o", "m", "--rows", "many"), "a number or `all`"),
-        (("fit", "RAW", "-o", "m", "--calibrator", "magic"), "Unknown calibrator"),
+        (("fit", "RAW", "-o", "m", "--rows", "many"), "takes a number from 2 on, or `all`"),
+        (("fit", "RAW", "-o", "m", "--recipe", "magic"), "Unknown recipe"),
+        (("fit", "RAW", "-o", "m", "--recipe", "best"), "bertflow embed --raw --recipe best"),
+        (("embed", "CORPUS", "-e", "TINY", "-o", "v.npy", "--recipe", "best"), "--recipe is for raw shards"),
+        (("embed", "CORPUS", "-m", "MODEL", "-o", "v", "--recipe", "best"), "A model has its own pooling and recipe"),
+        (("embed", "CORPUS", "-m", "OTHER", "-o", "v"), "--accept-changed-encoder"),
         (("transform", "RAW", "-m", "OTHER", "-o", "v"), "do not belong together"),
         (("transform", "nowhere", "-m", "MODEL", "-o", "v"), "does not exist"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(run, raw, corpus, small_model, tiny_bert, tmp_path, monkeypatch, args, sentence):
+def test_what_is_wrong_is_one_sentence(
+    run, raw, corpus, small_model, tiny_bert, tmp_path, monkeypatch, change_config, args, sentence
+):
     monkeypatch.chdir(tmp_path)
     small_model.save_pretrained(tmp_path / "model")
-    other = json.loads((tmp_path / "model" / "config.json").read_text())
-    other["encoder"]["fingerprint"] = "of other weights"
     small_model.save_pretrained(tmp_path / "other")
-    (tmp_path / "other" / "config.json").write_text(json.dumps(other))
+    change_config(tmp_path / "other", lambda config: config["encoder"].update(fingerprint="of other weights"))
     places = {"CORPUS": corpus, "TINY": tiny_bert, "RAW": raw, "MODEL": tmp_path / "model", "OTHER": tmp_path / "other"}
     code, out, err = run(*(places.get(arg, arg) for arg in args))
     assert code == 1
