@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from bertflow import FlowCalibrator, InputError, RemoveTopComponents, Standardize, Whitening
-from bertflow.scale import torchrun as distributed
+from bertflow import Calibrator, FlowCalibrator, InputError, RemoveTopComponents, Standardize, Whitening
 from bertflow.moments import Moments
-from bertflow.storage.model_folder import load_calibrator
+from bertflow.scale import torchrun as distributed
 
 
 class Threads:
@@ -176,9 +175,9 @@ def torchrun(*args):
 def test_torchrun_fits_on_a_file(vectors, tmp_path):
     np.save(tmp_path / "x.npy", vectors)
     shown = torchrun(tmp_path / "x.npy", "--output", tmp_path / "flow", "--device", "cpu", "--seed", 3).stderr
-    assert shown.count("2 processes fitted a FlowCalibrator") == 1  # said, and saved, by the first
+    assert shown.count("2 processes fitted flow on 700 vectors") == 1  # said, and saved, by the first
     alone = FlowCalibrator(random_state=3, device="cpu").fit(vectors)
-    together = states(load_calibrator(tmp_path / "flow"))
+    together = states(Calibrator.from_pretrained(tmp_path / "flow"))
     for name, value in states(alone).items():
         np.testing.assert_allclose(together[name], value, atol=1e-6, err_msg=name)
 
@@ -198,6 +197,22 @@ def test_a_model_from_shards(sentences, tmp_path, tiny_bert):
     assert model.encoder.fingerprint == encoder.fingerprint
     assert model.training["fitted_vectors"] == len(sentences)
     np.testing.assert_allclose(states(model.calibrator)["kernel"], states(alone)["kernel"], rtol=1e-8, atol=1e-8)
+
+
+def test_a_recipe_of_several_parts_by_several_processes(sentences, tmp_path, tiny_bert, two_parts):
+    from bertflow import Encoder
+    from bertflow.scale import fit_shards, write_shards
+    from bertflow.storage.shards import Shards
+
+    write_shards(sentences, Encoder(tiny_bert, device="cpu"), tmp_path / "v", recipe=two_parts, shard_rows=100)
+    shards = Shards(tmp_path / "v")
+    alone = fit_shards(shards, two_parts)
+    for model in Threads(2).run(lambda reducer: distributed.fit_recipe(shards, two_parts, reducer)):
+        assert (model.recipe, model.training) == (two_parts, alone.training)
+        for part, other in zip(model.parts, alone.parts, strict=True):
+            assert part.scale == pytest.approx(other.scale, rel=1e-6)
+            for name, value in states(other.calibrator).items():
+                np.testing.assert_allclose(states(part.calibrator)[name], value, rtol=1e-6, atol=1e-8, err_msg=name)
 
 
 @pytest.mark.parametrize(

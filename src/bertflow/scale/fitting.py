@@ -80,7 +80,7 @@ def parts_for(shards: Shards, recipe: str | Calibrator | None, **settings: Any) 
     name = None if isinstance(recipe, Calibrator) else recipe or shards.manifest.recipe or DEFAULT_OF_ONE_VIEW
     parts = make_parts(name, **settings) if name else [Part(Pooled(), recipe)]  # type: ignore[arg-type]
     wanted = [_asked(part.view) for part in parts]
-    if len(views) != len(parts) or not all(_same(a, b) for a, b in zip(wanted, map(_asked, views), strict=True)):
+    if len(views) != len(parts) or not all(_same(a, b) for a, b in zip(wanted, map(_found, views), strict=True)):
         raise InputError(
             f"{shards.folder} holds the views {', '.join(map(repr, views))}, and {name or 'a calibrator'} needs "
             f"{', '.join(repr(part.view) for part in parts)}: write the shards for that recipe, "
@@ -117,6 +117,13 @@ def scale_parts(parts: list[Part], shards: Shards) -> None:
 def _asked(view: View) -> tuple[str, dict[str, Any]]:
     params = {name: value for name, value in view.get_params().items() if name not in ("random_state", "features")}
     return type(view).__name__, params
+
+
+def _found(view: View) -> tuple[str, dict[str, Any]]:
+    """What a view of shards is; where it leaves that to its encoder, what the encoder does."""
+    name, params = _asked(view)
+    own = view.encoder.describe()
+    return name, {key: own.get(key) if value is None else value for key, value in params.items()}
 
 
 def _same(wanted: tuple[str, dict[str, Any]], there: tuple[str, dict[str, Any]]) -> bool:

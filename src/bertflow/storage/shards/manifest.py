@@ -94,9 +94,9 @@ class Manifest:
         """Raise unless ``wanted`` gives the very shards that this manifest of ``folder`` promises."""
         for what, mine, yours in (
             ("the encoder {}", self._encoder(), wanted._encoder()),
+            ("the text {}", self._source(), wanted._source()),  # before the views, which learn from it
             ("the views {}", self._views(), wanted._views()),
             ("the calibrator {}", self._calibrator(), wanted._calibrator()),
-            ("the text {}", self._source(), wanted._source()),
             ("normalized={}", self.normalized, wanted.normalized),
             ("dtype={}", self.dtype, wanted.dtype),
             ("shard_rows={}", self.shard_rows, wanted.shard_rows),
