@@ -12,7 +12,17 @@ import pytest
 import torch
 from huggingface_hub import HfApi
 
-from bertflow import BertFlow, Encoder, InputError, SentenceVectors, recipes
+from bertflow import (
+    BertFlow,
+    Encoder,
+    InputError,
+    SentenceVectors,
+    analyze,
+    find_outliers,
+    judge,
+    recipes,
+    write_report,
+)
 from bertflow.arrays import unit_rows
 from bertflow.evaluation import PairSet, PairTask, evaluate_task
 from bertflow.evaluation.comparison import compare_recipes
@@ -210,6 +220,26 @@ def test_mteb(encoder, sentences, task, scores, tmp_path, monkeypatch):
     assert len({rows[0].revision for rows in found.values()}) == len(EVERY)
     for name, score in scores.items():
         assert 100 * found[name][0].score == pytest.approx(score, abs=0.1)
+
+
+@every
+def test_analyze_and_outliers(fitted, sentences, name):
+    found = analyze(sentences[:100], model=fitted(name))
+    assert (found.density is not None) == (name in FLOWS)
+    odd = find_outliers([*sentences[:100], "zebra xylophone"], fitted(name), top=3)
+    assert len(odd.entries) == 3
+
+
+def test_judge(encoder, sentences, task):
+    measured = judge(sentences, encoder, recipes=EVERY, labels=task)
+    assert {option.recipe for option in measured.ranking} == {*EVERY}
+    assert judge(sentences, encoder, recipes=EVERY).verdict
+
+
+@pytest.mark.parametrize("name", ["flow", "best"])  # each takes seconds
+def test_report(fitted, sentences, tmp_path, name):
+    write_report(sentences[:120], tmp_path / "report.html", model=fitted(name))
+    assert (tmp_path / "report.html").stat().st_size > 10_000
 
 
 @every
