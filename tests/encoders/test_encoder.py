@@ -13,12 +13,17 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from bertflow.encoders.batching import pad
-from bertflow.threads import compute_ahead
 from bertflow.data import mini_folder
-from bertflow.encoders.transformer import Encoder, SentenceTransformerEncoder, as_encoder, batches_by_length, check_sentences
+from bertflow.encoders.base import Reading
+from bertflow.encoders.batching import pad
+from bertflow.encoders.choosing import as_encoder
+from bertflow.encoders.pooling import POOLINGS, LayerReader, layers_of
+from bertflow.encoders.sentence_transformer import SentenceTransformerEncoder
+from bertflow.encoders.templates import passes_of
+from bertflow.encoders.threads import compute_ahead
+from bertflow.encoders.transformer import Encoder
 from bertflow.errors import InputError, TruncationWarning
-from bertflow.encoders.pooling import LAYERS, POOLINGS, LayerReader
+from bertflow.texts import batches_by_length, check_sentences
 
 ODD = {
     "empty": "",
@@ -84,9 +89,12 @@ def test_poolings_are_the_layers_that_their_names_say(tiny_bert):
     with torch.inference_mode():
         model(**tokenizer("the red cat sat on the mat", return_tensors="pt", return_token_type_ids=False))
     tokens = {name: state.reshape(-1, 16) for name, state in seen.items()}
+    weights = torch.arange(1.0, len(tokens["last"]) + 1)[:, None]
     expected = {
         "cls": tokens["last"][0],
         "mean": tokens["last"].mean(0),
+        "last-token": tokens["last"][-1],
+        "weighted-mean": (tokens["last"] * weights).sum(0) / weights.sum(),
         "max": tokens["last"].max(0).values,
         "last2avg": (tokens["last but one"] + tokens["last"]).mean(0) / 2,
         "first-last-avg": (tokens["first"] + tokens["last"]).mean(0) / 2,
@@ -253,7 +261,7 @@ def test_a_long_text_of_the_wrong_type_does_not_flood_the_message():
 
 
 def test_unknown_pooling():
-    with pytest.raises(InputError, match="Unknown pooling 'average'; choose from"):
+    with pytest.raises(InputError, match=r"Unknown pooling 'average'.*choose from"):
         Encoder("mini", "average")
 
 
@@ -314,7 +322,8 @@ def test_damaged_folder_is_one_clear_sentence(broken, damage):
         config.write_text(config.read_text().replace('"intermediate_size": 32', '"intermediate_size": 48'))
     else:
         (broken / "tokenizer.json").write_text("{")
-    with pytest.raises(InputError, match="holds no model that transformers can load") as caught:
+    sentence = "holds no model that transformers can load|is no whole safetensors file|is damaged"
+    with pytest.raises(InputError, match=sentence) as caught:
         Encoder(broken)
     assert "\n" not in str(caught.value)
     assert str(broken) in str(caught.value)
@@ -534,7 +543,7 @@ def test_two_callers_may_use_one_encoder_at_a_time(bert, sentences, three_thread
         vectors = np.empty((200, bert.dim), dtype=np.float32)
         with LayerReader(bert.model, bert.pooling) as reader:
             for batch in batches[i]:
-                vectors[batch.rows] = bert._encode_batch(reader, [(bert.pooling, False)], batch)[0]
+                vectors[batch.rows] = bert._encode_batch(reader, passes_of([Reading(bert.pooling)])[0], batch)[0][0]
         return vectors
 
     with ThreadPoolExecutor(2) as callers:
@@ -587,17 +596,17 @@ def test_layers_are_those_that_transformers_would_give(kind, layers, pooling):
     with torch.inference_mode(), LayerReader(model, pooling) as reader:
         states = reader(ids, torch.ones_like(ids))
         expected = model(input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True).hidden_states
-    for i in LAYERS[pooling]:
+    for i in layers_of(pooling):
         torch.testing.assert_close(states[i], expected[i])
 
 
 def test_all_views_in_one_pass_are_those_of_an_encoder_each(tiny):
-    views = [(pooling, words_only) for pooling in POOLINGS for words_only in (False, True)]
+    views = [Reading(pooling, words_only) for pooling in POOLINGS for words_only in (False, True)]
     texts = ["the cat sat", "tea, green", "a dog", "?!", "", "tea, green"]
     for kind in ("bert", "roberta", "gpt2"):  # two layers, so that layer 1 is also layer −2
         together = Encoder(tiny(kind), device="cpu").encode_views(texts, views)
-        for (pooling, words_only), vectors in zip(views, together, strict=True):
-            alone = Encoder(tiny(kind), pooling, words_only=words_only, device="cpu").encode(texts)
+        for view, vectors in zip(views, together, strict=True):
+            alone = Encoder(tiny(kind), view.pooling, words_only=view.words_only, device="cpu").encode(texts)
             np.testing.assert_allclose(vectors, alone, atol=1e-6)
 
 
@@ -606,7 +615,7 @@ def test_only_the_layers_of_the_pooling_are_kept(tiny_bert, pooling):
     encoder = Encoder(tiny_bert, pooling, device="cpu")
     ids = torch.tensor([[5, 6, 7]])
     with torch.inference_mode(), LayerReader(encoder.model, pooling) as reader:
-        assert set(reader(ids, torch.ones_like(ids))) == set(LAYERS[pooling])
+        assert set(reader(ids, torch.ones_like(ids))) == set(layers_of(pooling))
     assert not any(module._forward_pre_hooks or module._forward_hooks for module in encoder.model.modules())
 
 

@@ -1,14 +1,16 @@
 import pytest
 import torch
 
-from bertflow.errors import InputError
 from bertflow.encoders.pooling import POOLINGS, check_pooling, pool
+from bertflow.errors import InputError
 
 # What each name means, written down a second time and token by token: (hidden states, how)
 MEANING = {
     "cls": ([-1], "first"),
     "mean": ([-1], "mean"),
     "max": ([-1], "max"),
+    "last-token": ([-1], "last"),
+    "weighted-mean": ([-1], "weighted"),
     "last2avg": ([-2, -1], "mean"),
     "first-last-avg": ([1, -1], "mean"),
     "embedding-last-avg": ([0, -1], "mean"),
@@ -34,7 +36,9 @@ def by_hand(states: list[torch.Tensor], mask: torch.Tensor, pooling: str) -> tor
     rows = []
     for text, length in enumerate(mask.sum(1).tolist()):
         tokens = [torch.stack([states[layer][text, token] for layer in which]).mean(0) for token in range(length)]
-        rows.append({"first": tokens[0], "mean": sum(tokens) / length, "max": torch.stack(tokens).max(0).values}[how])
+        weighted = sum(i * token for i, token in enumerate(tokens, 1)) / sum(range(1, length + 1))
+        results = {"first": tokens[0], "last": tokens[-1], "mean": sum(tokens) / length, "weighted": weighted}
+        rows.append((results | {"max": torch.stack(tokens).max(0).values})[how])
     return torch.stack(rows)
 
 

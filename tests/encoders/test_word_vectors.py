@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertflow.errors import InputError
 from bertflow.encoders.word_vectors import AveragedWordVectors
+from bertflow.errors import InputError
 
 VECTORS = {
     "the": [0.5, -1.0, 2.0],
