@@ -3,6 +3,21 @@
 from collections import Counter
 from typing import Any
 
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def imports(mini: Any) -> None:
+    """Import what commands and readers need, so that their forked processes find it there."""
+    import scipy.stats  # noqa: F401
+    import sklearn.covariance  # noqa: F401
+    import transformers.models.bert.modeling_bert  # noqa: F401
+
+    import bertflow.cli.app  # noqa: F401
+    from bertflow import BertFlow
+
+    BertFlow.from_pretrained("mini-flow", device="cpu").encode(["One sentence."])
+
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say how many cases there were, and what came of them."""

@@ -51,5 +51,16 @@ def hostile_sentence_transformer(folder: Path, good: Path, marker: Path, *, insi
     return folder
 
 
+def vouch_for(folder: Path) -> None:
+    """Give a changed model folder checksums that fit, as whoever means harm would."""
+    from bertflow.storage import model_folder
+    from bertflow.storage.checksums import checksum, sealed
+
+    config = json.loads((folder / "config.json").read_text())
+    files = [path for path in folder.rglob("*") if path.is_file() and path.parent != folder]
+    config["sha256"] |= {path.relative_to(folder).as_posix(): checksum(path) for path in files}
+    (folder / "config.json").write_text(json.dumps(sealed(config, model_folder.FREE)))
+
+
 def _change(path: Path, **new: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | new))

@@ -9,7 +9,7 @@ import pytest
 from bertflow import BertFlow, BertflowError, Encoder, Standardize
 from bertflow.encoders.pretrained import load_sentence_transformer
 
-from .strangers import hostile_sentence_transformer, hostile_transformer
+from .strangers import hostile_sentence_transformer, hostile_transformer, vouch_for
 
 
 @pytest.fixture
@@ -50,6 +50,7 @@ def test_a_bundled_encoder_s_code_is_not_run(tmp_path, tiny_bert, sentences, mar
     model = BertFlow.fit(sentences[:50], tiny_bert, calibrator=Standardize(), device="cpu")
     model.save_pretrained(tmp_path / "model", bundle_encoder=True)
     hostile_transformer(tmp_path / "model" / "encoder", tiny_bert, marker)
+    vouch_for(tmp_path / "model")
     with pytest.raises(BertflowError, match="--trust-remote-code"):
         BertFlow.from_pretrained(tmp_path / "model", device="cpu")
 

@@ -242,7 +242,8 @@ def save(n):
         (place / "a.txt").write_text(str(n))
         (place / "b.txt").write_text(str(n))
     arrays = {f"array{i}": np.full((50, 50), n, dtype=np.float64) for i in range(4)}
-    config = {"encoder": {"name": f"/encoder-{n}"}, "calibrator": {"class": "Any", "params": {}}, "number": n}
+    part = {"view": {"class": "Pooled", "params": {}, "dim": 2}, "calibrator": {"class": "Any", "params": {}}}
+    config = {"encoder": {"name": f"/encoder-{n}"}, "parts": [part], "number": n}
     model_folder.save(folder, config, arrays, write_encoder=write_encoder)
 
 def forever(n):

@@ -78,6 +78,8 @@ def sentence_of(error: Exception) -> str:
         where = f"{error.filename}: " if error.filename is not None else ""
         remedy = _REMEDIES.get(error.errno, "Put that right and run the same command again")
         return f"{where}{error.strerror or first}. {remedy}."
+    if isinstance(error, OSError):  # numpy's own, of writes cut short
+        return f"Reading or writing failed ({first[:200]}): is the disk full? Make room and run the same command again."
     if isinstance(error, UnicodeError):
         return f"A text or a name has bytes that are no characters ({first[:200]}): save it as UTF-8."
     return (
