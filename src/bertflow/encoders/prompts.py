@@ -191,7 +191,7 @@ def make_template(encoder: Any, prompt: str, copies: int = 1) -> Template:
             "where the model should answer."
         )
     parts = prompt.replace(MASK, str(tokenizer.mask_token)).split(TEXT)
-    lead = " " if parts[-2].endswith(" ") and _takes_space(tokenizer) else ""
+    lead = " " if parts[-2].endswith(" ") and not _adds_space(tokenizer) else ""
     parts = [*(part.removesuffix(" ") for part in parts[:-1]), parts[-1]]
     before, after = surrounding_ids(tokenizer)
     pieces = [_ids(tokenizer, parts[0]), *(_continuing_ids(tokenizer, part) for part in parts[1:])]
@@ -212,9 +212,9 @@ def _place_of_mask(template: Template, mask: int, prompt: str) -> tuple[int, int
     return places[0]
 
 
-def _takes_space(tokenizer: Any) -> bool:
-    """Whether a space belongs to the word behind it; some tokenizers put one there by themselves."""
-    return len(_ids(tokenizer, " a")) == len(_ids(tokenizer, "a"))
+def _adds_space(tokenizer: Any) -> bool:
+    """Whether a tokenizer puts a space before a text by itself."""
+    return any(token.startswith("\u2581") for token in tokenizer.convert_ids_to_tokens(_ids(tokenizer, "a")))
 
 
 def _ids(tokenizer: Any, text: str) -> list[int]:

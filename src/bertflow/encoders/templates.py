@@ -70,18 +70,32 @@ def read_tokens(template: Template, mask: Tensor) -> Tensor:
     return _places(mask) == _start(template, piece, lengths) + number
 
 
-def blank_rows(template: Template, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Hide the texts in a batch (n, tokens) and keep one row for each length; hidden tokens keep their places.
+class Blank(NamedTuple):
+    """A batch's templates with the text hidden: k rows, one for each length of text.
 
-    Returns:
-        Token ids (k, tokens), attention mask without the text, attention mask with it, and the row of each text (n,).
+    Args:
+        ids: Token ids (k, tokens).
+        hidden: Attention mask (k, tokens) without the text.
+        mask: Attention mask (k, tokens) with it.
+        row: The row of each text (n,).
+        counts: 1 where the text is not empty, else 0 (n, 1): nothing would be left of an empty one.
     """
+
+    ids: Tensor
+    hidden: Tensor
+    mask: Tensor
+    row: Tensor
+    counts: Tensor
+
+
+def blanked(template: Template, ids: Tensor, mask: Tensor) -> Blank:
+    """Hide the texts in a batch (n, tokens); hidden tokens keep their places, so that those of the template keep theirs."""
     lengths = _lengths(template, mask)
     different, row = lengths[:, 0].unique(return_inverse=True)
     numbers = torch.arange(len(ids), device=ids.device)
     first = torch.full_like(different, len(ids)).scatter_reduce(0, row, numbers, "amin")
     hidden = torch.stack([_copy(template, copy + 1, lengths, mask) for copy in range(template.copies)]).any(0)
-    return ids[first], mask.masked_fill(hidden, 0)[first], mask[first], row
+    return Blank(ids[first], mask.masked_fill(hidden, 0)[first], mask[first], row, (lengths > 0).float())
 
 
 def _copy(template: Template, copy: int, lengths: Tensor, mask: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from bertflow.encoders.batching import Batch, pad
 from bertflow.encoders.packing import pack_linear_layers
 from bertflow.encoders.pooling import LayerReader, States, check_pooling
 from bertflow.encoders.pretrained import architecture, load_pretrained, quiet_transformers
-from bertflow.encoders.templates import OneReading, blank_rows, passes_of
+from bertflow.encoders.templates import OneReading, blanked, passes_of
 from bertflow.encoders.threads import compute_ahead
 from bertflow.errors import InputError, TruncationWarning
 from bertflow.texts import batches_by_length as batches_by_length
@@ -266,9 +266,10 @@ class Encoder:
         template = readings[0].template
         biased = [number for number, one in enumerate(readings) if one.template and one.template.subtract_bias]
         if template and biased:
-            ids, hidden, mask, row = blank_rows(template, ids, mask)
-            bias = self._read(reader(ids, hidden), ids, mask, [readings[number] for number in biased])
-            vectors[biased] -= bias[:, row]
+            blank = blanked(template, ids, mask)
+            states = reader(blank.ids, blank.hidden)
+            bias = self._read(states, blank.ids, blank.mask, [readings[number] for number in biased])
+            vectors[biased] -= bias[:, blank.row] * blank.counts
         if self.device.type != "cuda":
             return vectors.cpu(), None
         return vectors.to("cpu", non_blocking=True), torch.cuda.current_stream(self.device).record_event()
