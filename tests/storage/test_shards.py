@@ -20,7 +20,7 @@ import pytest
 
 import bertflow.scale.fitting as fitting
 import bertflow.storage.shards.writing as writing
-from bertflow import FlowCalibrator, Whitening
+from bertflow import BertFlow, FlowCalibrator, Whitening
 from bertflow.errors import InputError, TruncationWarning
 from bertflow.scale import fit_shards, transform_shards, write_shards
 from bertflow.storage.checksums import sealed
@@ -40,7 +40,7 @@ class HashEncoder:
         self.dim, self.fingerprint, self.scale, self.left, self.seen = DIM, fingerprint, scale, fail_after, []
 
     def describe(self):
-        return {"kind": "hash", "name": self.name, "dim": self.dim, "fingerprint": self.fingerprint}
+        return {"name": self.name, "dim": self.dim, "fingerprint": self.fingerprint}
 
     def encode(self, sentences, *, show_progress_bar=False):
         self.left -= 1
@@ -51,12 +51,15 @@ class HashEncoder:
         return (np.stack(rows) * self.scale).astype(np.float32)
 
 
-def write(folder, **options):
-    return write_shards(TEXTS, HashEncoder(), folder, **{"shard_rows": 150, "dtype": "float32"} | options)
+def write(folder, source=None, **options):
+    source = source or HashEncoder()
+    return write_shards(TEXTS, source, folder, **{"shard_rows": 150, "dtype": "float32"} | options)
 
 
 def content(folder):
-    return {file.name: file.read_bytes() for file in Path(folder).iterdir()}
+    """The files, but for what views learnt: these learn nothing."""
+    assert not (views := Path(folder) / "views").exists() or not list(views.iterdir())
+    return {file.name: file.read_bytes() for file in Path(folder).iterdir() if file.is_file()}
 
 
 @pytest.fixture(scope="module")
@@ -247,11 +250,11 @@ def test_a_harmed_shard_is_found_and_only_that_one_written_anew(tmp_path, whole,
 def test_a_full_disk_is_a_sentence_and_costs_one_shard(tmp_path, whole, monkeypatch):
     real, calls = writing.atomic_file, []
 
-    def full(path):
+    def full(path, **options):
         calls.append(path)
         if len(calls) == 3:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return real(path)
+        return real(path, **options)
 
     monkeypatch.setattr(writing, "atomic_file", full)
     with pytest.raises(ShardsError, match=r"No space left on device.*run the same command again"):
@@ -344,7 +347,8 @@ def test_blocks_that_do_not_make_the_shard(tmp_path, whole, blocks, sentence):
         (TEXTS, HashEncoder(), {"dtype": "float16"}, "dtype=float32"),
         (TEXTS, HashEncoder(), {"shard_rows": 100}, "shard_rows=150"),
         (TEXTS, HashEncoder(), {"normalize": True}, "normalized=False"),
-        (TEXTS, HashEncoder(), {"calibrator": Whitening().fit(HashEncoder().encode(TEXTS))}, "the calibrator none"),
+        (TEXTS, HashEncoder(), {"recipe": "whitening"}, "the views of the encoder itself"),
+        (TEXTS, BertFlow.fit(TEXTS, HashEncoder(), calibrator=Whitening()), {}, "the views of the encoder itself"),
     ],
 )
 def test_shards_of_something_else_are_refused(whole, texts, encoder, options, sentence):
@@ -446,18 +450,21 @@ def test_cut_texts_are_warned_of_once(tmp_path):
     assert len(caught) == 1
 
 
-def test_affine_calibrators_see_every_row(whole, expected):
-    fitted, training = fit_shards(Shards(whole), Whitening(), rows=10)
-    np.testing.assert_allclose(fitted.transform(expected), Whitening().fit(expected).transform(expected), atol=1e-6)
-    assert training["vectors"] == 1001
+@pytest.mark.parametrize("recipe", ["whitening", "whitening-3", "sn", Whitening()], ids=str)
+def test_affine_calibrators_see_every_row(whole, expected, recipe):
+    model = fit_shards(Shards(whole), recipe, rows=10)
+    exact = BertFlow.fit(TEXTS, HashEncoder(), recipe=recipe if isinstance(recipe, str) else "whitening")
+    np.testing.assert_allclose(model.calibrator.transform(expected), exact.encode(TEXTS), atol=1e-5)
+    assert (model.training["vectors"], model.training["fitted_vectors"]) == (1001, 1001)
+    assert model.recipe == (recipe if isinstance(recipe, str) else None)
 
 
 def test_a_flow_is_fitted_on_the_sample(whole):
     shards = Shards(whole)
-    fitted, training = fit_shards(shards, rows=500, random_state=4)
+    model = fit_shards(shards, "flow", rows=500, random_state=4)
     direct = FlowCalibrator(random_state=4).fit(shards.sample(500, 4))
-    np.testing.assert_array_equal(fitted.transform(shards.rows(0, 50)), direct.transform(shards.rows(0, 50)))
-    assert training["fitted_vectors"] == 500
+    np.testing.assert_array_equal(model.calibrator.transform(shards.rows(0, 50)), direct.transform(shards.rows(0, 50)))
+    assert model.training["fitted_vectors"] == 500
 
 
 def test_a_full_pass_goes_through_every_block(whole, expected, monkeypatch):
@@ -466,32 +473,55 @@ def test_a_full_pass_goes_through_every_block(whole, expected, monkeypatch):
     calibrator = FlowCalibrator(
         random_state=0, batch_size=50, callbacks=[lambda log: seen.append(log["learning_rate"])]
     )
-    fitted, training = fit_shards(Shards(whole), calibrator, rows=None)
-    assert training["fitted_vectors"] == 1001
-    assert training["steps"] == len(seen) == 3 * 60
+    model = fit_shards(Shards(whole), calibrator, rows=None)
+    fitted = model.calibrator
+    assert model.training["fitted_vectors"] == 1001
+    assert model.training["steps"] == len(seen) == 3 * 60
     assert max(seen[:60]) > max(seen[60:120]) > max(seen[120:])
     first = FlowCalibrator(random_state=0, batch_size=50).fit(next(Shards(whole).shuffled(334)))
     assert fitted.score(expected) >= first.score(expected) - 0.05
-    again, _ = fit_shards(Shards(whole), FlowCalibrator(random_state=0, batch_size=50), rows=None)
+    again = fit_shards(Shards(whole), FlowCalibrator(random_state=0, batch_size=50), rows=None).calibrator
     np.testing.assert_array_equal(fitted.transform(expected[:5]), again.transform(expected[:5]))
+
+
+def test_the_encoder_of_shards_is_loaded_only_when_needed(tmp_path, whole, expected):
+    folder = fit_shards(Shards(whole), "whitening").save_pretrained(tmp_path / "model")
+    model = BertFlow.from_pretrained(folder, encoder=HashEncoder())
+    np.testing.assert_allclose(model.encode(TEXTS), Whitening().fit(expected).transform(expected), atol=1e-5)
+    assert model.recipe == "whitening"
 
 
 @pytest.mark.parametrize("normalize", [False, True])
 def test_transformed_shards_are_the_calibrated_rows(tmp_path, whole, expected, normalize):
-    calibrator = Whitening(4).fit(expected)
-    transform_shards(Shards(whole), calibrator, tmp_path / "t", normalize=normalize)
-    write(tmp_path / "w", calibrator=calibrator, normalize=normalize)
-    wanted = calibrator.transform(expected)
+    model = BertFlow.fit(TEXTS, HashEncoder(), calibrator=Whitening(4))
+    transform_shards(Shards(whole), model, tmp_path / "t", normalize=normalize)
+    write(tmp_path / "w", model, normalize=normalize)
+    wanted = model.calibrator.transform(expected)
     wanted = wanted / np.linalg.norm(wanted, axis=1, keepdims=True) if normalize else wanted
     np.testing.assert_allclose(Shards(tmp_path / "t").rows(0, 1001), wanted, atol=1e-6)
-    assert content(tmp_path / "t") == content(tmp_path / "w")
+    np.testing.assert_array_equal(Shards(tmp_path / "t").rows(0, 1001), Shards(tmp_path / "w").rows(0, 1001))
+    transform_shards(Shards(whole), model.calibrator, tmp_path / "c", normalize=normalize)
+    assert content(tmp_path / "c") == content(tmp_path / "t")
     (tmp_path / "t" / "00003.npy").unlink()
-    transform_shards(Shards(whole), calibrator, tmp_path / "t", normalize=normalize)
-    assert content(tmp_path / "t") == content(tmp_path / "w")
+    transform_shards(Shards(whole), model, tmp_path / "t", normalize=normalize)
+    assert content(tmp_path / "t") == content(tmp_path / "c")
     with pytest.raises(InputError, match="raw ones are needed"):
         fit_shards(Shards(tmp_path / "t"))
     with pytest.raises(InputError, match="raw ones are needed"):
-        transform_shards(Shards(tmp_path / "t"), calibrator, tmp_path / "u")
+        transform_shards(Shards(tmp_path / "t"), model, tmp_path / "u")
+
+
+def test_a_model_writes_what_its_views_give_when_raw_is_asked_for(tmp_path, whole):
+    model = BertFlow.fit(TEXTS, HashEncoder(), recipe="whitening")
+    write(tmp_path / "v", model, raw=True)
+    np.testing.assert_array_equal(Shards(tmp_path / "v").rows(0, 1001), Shards(whole).rows(0, 1001))
+    assert Shards(tmp_path / "v").manifest.recipe == "whitening"
+    assert fit_shards(Shards(tmp_path / "v")).recipe == "whitening"  # what the shards were written for
+    assert fit_shards(Shards(whole)).recipe == "whitening-half"
+    with pytest.raises(InputError, match="A fitted model has its recipe"):
+        write(tmp_path / "w", model, recipe="sn")
+    with pytest.raises(InputError, match=r"was begun with the calibrator none, and now the calibrator Whitening \("):
+        write(tmp_path / "v", model)
 
 
 def test_calibrators_and_folders_that_do_not_fit(tmp_path, whole, expected):
@@ -500,7 +530,11 @@ def test_calibrators_and_folders_that_do_not_fit(tmp_path, whole, expected):
     with pytest.raises(InputError, match="give another folder"):
         transform_shards(Shards(whole), Whitening().fit(expected), whole)
     with pytest.raises(InputError, match="At least 2 rows"):
-        fit_shards(Shards(whole), rows=1)
+        fit_shards(Shards(whole), "flow", rows=1)
+    with pytest.raises(InputError, match=r"Unknown recipe 'whitning' .did you mean 'whitening'"):
+        fit_shards(Shards(whole), "whitning")
+    with pytest.raises(InputError, match=r"holds the views Pooled\(\), and best needs TokenTable.*--recipe best"):
+        fit_shards(Shards(whole), "best")
 
 
 def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
@@ -516,7 +550,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
         tracemalloc.start()
         try:
             write_shards(path, Cheap(), tmp_path / str(rows), shard_rows=5000)
-            fit_shards(Shards(tmp_path / str(rows)), Whitening())
+            fit_shards(Shards(tmp_path / str(rows)), "whitening")
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
