@@ -38,6 +38,13 @@ FAMILIES = {
 ENGLISH = tuple(name for family, names in FAMILIES.items() if family != "Chinese" for name in names)
 RECIPES = ("raw", "whitening", "whitening-half", "flow", "static", "best")
 RIVALS = ("sn", "natsv-1", "soft-zca", "mean-direction", "sif", "usif", "zipfian", "best-256", "static-256")
+SHOWN = {  # on the first page
+    "bert-base-cased": ("BERT-base-cased", ("raw", "flow", "best")),
+    "SmolLM2-135M": ("SmolLM2-135M", ("raw", "prompt-half", "best", "best-prompt")),
+    "mini": ("mini (9 M, ships inside)", ("raw", "flow", "best")),
+    "albert-tiny-chinese": ("ALBERT-tiny 中文", ("raw", "whitening", "flow", "static", "best")),
+    "all-MiniLM-L6-v2": ("all-MiniLM-L6-v2, tuned with labels", ("raw", "best")),
+}
 LONGEST = 128  # tokens read of a text
 app = typer.Typer(add_completion=False)
 
@@ -100,11 +107,60 @@ def write() -> None:
     for place in sorted((HERE / "uses").glob("*.json"), key=lambda file: (file.stem != "mini", file.stem)):
         text += f"\n## {place.stem}\n\n{_table(json.loads(place.read_text()))}"
     (HERE / "uses.md").write_text(text)
+    known = {place.stem: json.loads(place.read_text()) for place in (HERE / "uses").glob("*.json")}
+    english = {
+        "STS": "STS",
+        "relatedness": "relatedness",
+        "search": "search",
+        "clusters": "clusters",
+        "paraphrase": "paraphrase",
+    }
+    _fill(HERE.parent / "README.md", "uses", _short(known, english))
+    chinese = {"zh-sts-dev": "STS-B 中文 dev", "lcqmc": "LCQMC", "bq": "BQ"}
+    _fill(HERE.parent / "README.zh-CN.md", "uses-zh", _short(known, chinese))
+
+
+def _fill(page: Path, mark: str, table: str) -> None:
+    """Replace what stands between two marks of a page."""
+    text = page.read_text(encoding="utf-8")
+    head, begin, rest = text.partition(f"<!-- {mark}: python results/uses.py write -->\n")
+    _, end, tail = rest.partition(f"<!-- /{mark} -->")
+    if not begin or not end:
+        raise typer.BadParameter(f"{page.name} has no marks for {mark!r}.")
+    page.write_text(f"{head}{begin}{table}{end}{tail}", encoding="utf-8")
+
+
+def _short(known: dict[str, dict[str, dict[str, dict[str, float]]]], columns: dict[str, str]) -> str:
+    """The first page's table: encoders and recipes × families; the best of an encoder in bold."""
+    rows = [f"| | {' | '.join(columns.values())} |", "|---|" + "---:|" * len(columns)]
+    for encoder, (title, recipes) in SHOWN.items():
+        if encoder not in known or not any(family in columns for family in _families(known[encoder])):
+            continue
+        values = {recipe: [_mean(known[encoder], family, recipe) for family in columns] for recipe in recipes}
+        best = [max(filter(None, column), default=None) for column in zip(*values.values(), strict=True)]
+        for recipe, cells in values.items():
+            shown = [
+                "" if v is None else f"**{v:.1f}**" if v == top and len(values) > 1 else f"{v:.1f}"
+                for v, top in zip(cells, best, strict=True)
+            ]
+            rows.append(f"| {title}, `{recipe}` | {' | '.join(shown)} |")
+    return "\n".join(rows) + "\n"
+
+
+def _families(known: dict[str, dict[str, dict[str, float]]]) -> dict[str, list[str]]:
+    found = {family: [name for name in names if known.get(name)] for family, names in FAMILIES.items()}
+    return {family: names for family, names in found.items() if names}
+
+
+def _mean(known: dict[str, dict[str, dict[str, float]]], family: str, recipe: str) -> float | None:
+    names = _families(known).get(family, [family] if family in known else [])
+    values = [known[name][recipe]["value"] for name in names if recipe in known[name]]
+    return float(np.mean(values)) if names and len(values) == len(names) else None
 
 
 def _table(known: dict[str, dict[str, dict[str, float]]]) -> str:
     tasks = [name for names in FAMILIES.values() for name in names if known.get(name)]
-    families = {family: [name for name in names if name in tasks] for family, names in FAMILIES.items()}
+    families = _families(known)
     recipes = [recipe for recipe in (*RECIPES, *RIVALS) if any(recipe in known[name] for name in tasks)]
     sizes = " | ".join(f"{name} ({known[name]['raw']['size']})" for name in tasks)
     rows = [f"| | {sizes} | average of families |", "|---" * (len(tasks) + 2) + "|"]
@@ -113,9 +169,9 @@ def _table(known: dict[str, dict[str, dict[str, float]]]) -> str:
         means = [
             float(np.mean([known[name][recipe]["value"] for name in names]))
             for names in families.values()
-            if names and all(recipe in known[name] for name in names)
+            if all(recipe in known[name] for name in names)
         ]
-        whole = len(means) == sum(1 for names in families.values() if names)
+        whole = len(means) == len(families)
         rows.append(f"| `{recipe}` | {' | '.join(cells)} | {f'{np.mean(means):.1f}' if whole else ''} |")
     return "\n".join(rows) + "\n"
 
