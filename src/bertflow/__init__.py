@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bertflow.corpus import Significance, find_clusters, find_drift, find_duplicates, find_outliers
     from bertflow.encoders.base import View
     from bertflow.encoders.pooling import POOLINGS, Pooling, register_pooling
+    from bertflow.encoders.prompts import Contrast, Echo, Prompt
     from bertflow.encoders.token_table import TokenTable
     from bertflow.encoders.transformer import Encoder
     from bertflow.encoders.views import Pooled
@@ -52,6 +53,9 @@ _HOME = {
     "recipes": "bertflow.recipes",
     "Part": "bertflow.parts",
     "Pooled": "bertflow.encoders.views",
+    "Contrast": "bertflow.encoders.prompts",
+    "Echo": "bertflow.encoders.prompts",
+    "Prompt": "bertflow.encoders.prompts",
     "TokenTable": "bertflow.encoders.token_table",
     "View": "bertflow.encoders.base",
     "BertFlow": "bertflow.model",
@@ -92,6 +96,8 @@ __all__ = [
     "BertFlow",
     "BertflowError",
     "Calibrator",
+    "Contrast",
+    "Echo",
     "Encoder",
     "FlowCalibrator",
     "Identity",
@@ -104,6 +110,7 @@ __all__ = [
     "Part",
     "Pooled",
     "Pooling",
+    "Prompt",
     "RemoveMeanDirection",
     "RemoveTopComponents",
     "SentenceVectors",

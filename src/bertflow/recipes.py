@@ -178,6 +178,21 @@ def _(view: View, k: int) -> list[Part]:
     return [bf.Part(bf.ZipfianWhitening(), bf.Identity())]
 
 
+@register_recipe("prompt", "what the model answers when it is asked what a text means", brings_views=True)
+def _(view: View, k: int) -> list[Part]:
+    return [bf.Part(bf.Prompt(), bf.Identity())]
+
+
+@register_recipe("prompt-half", "the same, principal axes scaled half-way: for decoders", brings_views=True)
+def _(view: View, k: int) -> list[Part]:
+    return [bf.Part(bf.Prompt(), bf.Whitening(alpha=0.5))]
+
+
+@register_recipe("best-prompt", "tokens by themselves, beside the same: for decoders", brings_views=True)
+def _(view: View, k: int) -> list[Part]:
+    return [_tokens_beside_words(None, None)[0], bf.Part(bf.Prompt(), bf.Whitening(alpha=0.5), weight=None)]
+
+
 def _tokens_beside_words(tokens: int | None, words: int | None) -> list[Part]:
     """The parts of ``best``, which count as much as they have dimensions. results/uses.md tells how they were chosen."""
     table = bf.Part(bf.TokenTable(), bf.Whitening(tokens, alpha=0.75, shrinkage=SHRINKAGE), weight=None)

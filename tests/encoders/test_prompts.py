@@ -276,3 +276,26 @@ def test_wrapping():
     template = Template(((1, 2), (3,), ()), place=(1, 0))
     assert (template.copies, template.length) == (2, 3)
     assert template.wrap([7, 8]) == [1, 2, 7, 8, 3, 7, 8]
+
+
+@pytest.fixture
+def corpus(sentences, tmp_path):
+    file = tmp_path / "corpus.txt"
+    file.write_text("\n".join(sentences[:60]))
+    return file
+
+
+def test_prompts_of_ones_own_on_the_command_line(run, tiny, corpus, tmp_path):
+    mine = ["--prompt", "{text}:", "--prompt", "so {text}=", "--layer", -2]
+    code, _, err = run("fit", corpus, "-e", tiny("gpt2"), *mine, "-o", tmp_path / "model", "--device", "cpu")
+    assert code == 0, err
+    (part,) = BertFlow.from_pretrained(tmp_path / "model", device="cpu").parts
+    assert (part.view.template, part.view.layer, part.calibrator.alpha) == (["{text}:", "so {text}="], -2, 0.5)
+
+
+@pytest.mark.parametrize("wrong", [("--recipe", "whitening"), ("--recipe", "static"), ("--pooling", "cls")])
+def test_a_recipe_without_a_prompt_takes_none(run, tiny, corpus, tmp_path, wrong):
+    code, _, err = run("fit", corpus, "-e", tiny("gpt2"), "--prompt", "{text}:", *wrong, "-o", tmp_path / "model")
+    assert code != 0
+    assert "has no prompt" in err or "brings its own pooling" in err
+    assert not (tmp_path / "model").exists()

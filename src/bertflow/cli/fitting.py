@@ -16,6 +16,7 @@ from bertflow.storage.outputs import check_output_folder
 
 if TYPE_CHECKING:
     from bertflow.model import BertFlow
+    from bertflow.parts import Part
 
 
 def fit(
@@ -39,6 +40,16 @@ def fit(
         ),
     ] = None,
     pooling: PoolingName = None,
+    prompt: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Ask the model with this, `'… {text} …'`; of a masked model with `{mask}` too. Several are averaged. Without "
+            "--recipe: `prompt-half`."
+        ),
+    ] = None,
+    layer: Annotated[
+        int | None, typer.Option(help="The hidden state that a prompt is read from: -1 is the last (default).")
+    ] = None,
     calibrator: Annotated[str | None, typer.Option(hidden=True, help="Deprecated: --recipe.")] = None,
     preset: Annotated[str | None, typer.Option(hidden=True, help="Deprecated: --recipe.")] = None,
     column: Column = None,
@@ -64,6 +75,10 @@ def fit(
         bertflow fit corpus.txt --encoder bert-base-uncased --output my-model
         bertflow fit corpus.txt --encoder bert-base-uncased --recipe flow-paper --output my-model
 
+    Ask a decoder what a text means, in your words:
+
+        bertflow fit corpus.txt --encoder HuggingFaceTB/SmolLM2-135M --prompt 'In one word, "{text}" is about "' -o my-model
+
     For text of any size, fit on shards, what `bertflow embed --raw` wrote:
 
         bertflow fit vectors --output my-model
@@ -82,7 +97,13 @@ def fit(
     from bertflow.storage.vector_files import holds_vectors
 
     check_output_folder(output, [sentences, base, encoder])
-    of_encoder = {"--encoder": encoder, "--pooling": pooling, "--max-length": max_length, "--from": base}
+    of_encoder: dict[str, Any] = {
+        "--encoder": encoder,
+        "--pooling": pooling,
+        "--max-length": max_length,
+        "--from": base,
+    }
+    of_encoder |= {"--prompt": prompt or None, "--layer": layer}
     settings: dict[str, Any] = {"seed": seed, "device": device, "progress": progress}
     if is_shards(sentences):
         _refuse(of_encoder | {"--column": column}, f"{sentences} holds shards, which have their encoder")
@@ -98,7 +119,8 @@ def fit(
         model = _adapt(base, _texts(sentences, column), **settings)
     else:
         options = {"max_length": max_length} | ({"trust_remote_code": True} if trust_remote_code else {})
-        model = _on_text(sentences, column, encoder or "mini", pooling, chosen, options, **settings)
+        asked = {"template": prompt or None, "layer": layer}
+        model = _on_text(sentences, column, encoder or "mini", pooling, chosen, asked, options, **settings)
     saved = model.save_pretrained(output, bundle_encoder=bundle_encoder)
     if as_json:
         known = {"recipe": model.recipe, "encoder": model.encoder.describe(), "training": model.training}
@@ -119,17 +141,31 @@ def _on_text(
     encoder: str,
     pooling: str | None,
     recipe: str | None,
+    asked: dict[str, Any],
     options: dict[str, Any],
     *,
     seed: int,
     device: str | None,
     progress: bool,
 ) -> BertFlow:
+    what: dict[str, Any] = {"recipe": recipe}
+    if any(value is not None for value in asked.values()):
+        what, pooling = {"parts": _prompted(recipe or "prompt-half", pooling, seed, **asked)}, None
     texts = _texts(sentences, column)
     from bertflow.model import BertFlow
 
     settings: dict[str, Any] = {"random_state": seed, "device": device, "show_progress_bar": progress}
-    return BertFlow.fit(texts, encoder, pooling, recipe=recipe, **settings, **options)
+    return BertFlow.fit(texts, encoder, pooling, **what, **settings, **options)
+
+
+def _prompted(recipe: str, pooling: str | None, seed: int, **asked: Any) -> list[Part]:
+    """Return the parts of a recipe with the user's own prompts."""
+    from bertflow.encoders.prompts import ask
+    from bertflow.recipes import make_parts
+
+    parts = make_parts(recipe, pooling, random_state=seed)
+    ask([part.view for part in parts], **asked)
+    return parts
 
 
 def _adapt(base: str, texts: list[str], *, seed: int, device: str | None, progress: bool) -> BertFlow:

@@ -8,7 +8,7 @@ them into it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +161,16 @@ class Echo(Prompted):
         architecture_of(self.encoder)
         template = make_template(self.encoder, self.template or TWICE, copies=2)._replace(place=None, cuts=False)
         return Reading("mean", layers=self._layers(), templates=(template,))
+
+
+def ask(views: Iterable[View], template: str | Sequence[str] | None = None, layer: int | None = None) -> None:
+    """Give views that are not fitted yet the user's own prompts and layer; refuse if none of them has a prompt."""
+    prompted = [view for view in views if isinstance(view, Prompted)]
+    if not prompted:
+        raise InputError("This recipe has no prompt, so there is no prompt and no layer to set; 'prompt-half' has one.")
+    for view in prompted:
+        given = {"template": template, "layer": layer}
+        view.set_params(**{name: value for name, value in given.items() if value is not None})
 
 
 def architecture_of(encoder: Any) -> str:
