@@ -25,20 +25,19 @@ def test_report_with_pairs_and_figures(run, corpus, tmp_path):
     )
     assert (code, err) == (0, "")
     result = json.loads(out)
-    assert result["verdict"]["tone"] in ("better", "worse", "unclear")
+    assert result["judgement"]["unit"] == "pairs"
     assert result["size"] == page.stat().st_size
     assert {file.suffix for file in folder.iterdir()} == {".png", ".svg"}
     html = page.read_text(encoding="utf-8")
     assert "<h1>my corpus.txt</h1>" in html
     assert "What people’s scores say" in html
-    assert f"--pairs {pairs}" in html
 
 
-def test_report_without_pairs_gives_the_command_that_finds_out(run, corpus, tmp_path):
+def test_report_without_pairs_estimates(run, corpus, tmp_path):
     code, out, err = run("report", corpus, "-o", tmp_path / "r.html", "--title", "Mine", "-q")
     assert (code, err) == (0, "")
-    assert "not proven" in out
-    assert f"bertflow report '{corpus}' --encoder mini --pooling first-last-avg --recipe" in out
+    assert "no labels" in out
+    assert f"'{corpus}' --encoder mini" in out
     assert str(tmp_path / "r.html") in out
     assert "<h1>Mine</h1>" in (tmp_path / "r.html").read_text(encoding="utf-8")
 

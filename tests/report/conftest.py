@@ -75,12 +75,12 @@ def random_map(n, labels, seed=0):
 @pytest.fixture(scope="session")
 def findings(tiny_spaces, task):
     pytest.importorskip("rapidfuzz", reason="edit distance needs pip install 'bertflow[evaluation]'")
-    return gather(tiny_spaces, pairs=task, origin=Origin("corpus.txt", "pairs.tsv"))
+    return gather(tiny_spaces, pairs=task)
 
 
 @pytest.fixture(scope="session")
 def unlabelled(tiny_spaces):
-    return gather(tiny_spaces, origin=Origin("corpus.txt"))
+    return gather(tiny_spaces)
 
 
 @pytest.fixture(scope="session")

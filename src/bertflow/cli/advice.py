@@ -1,4 +1,4 @@
-"""The command that advises: which pooling and calibrator, or none."""
+"""The command that judges: does a recipe help here, and which one?"""
 
 from __future__ import annotations
 
@@ -9,88 +9,131 @@ import typer
 from rich.markup import escape
 
 from bertflow.cli.analysis import Column, Text
-from bertflow.cli.output import AsJson, Device, EncoderName, Quiet, Seed, print_json, say, start, table
+from bertflow.cli.judging import Corpus, Labels, Pairs, Qrels, Queries, Texts
+from bertflow.cli.output import AsJson, Device, EncoderName, PoolingName, Quiet, Seed, print_json, say, start, table
 
 if TYPE_CHECKING:
-    from bertflow.advice import Advice
+    from bertflow.evaluation.judgement import Judgement
+
+TO_LABEL = "Pairs to label"
 
 
 def advise(
     sentences: Text,
     encoder: EncoderName = "mini",
-    pairs: Annotated[
-        Path | None,
-        typer.Option(help="Labelled pairs, 50 or more: sentence1, sentence2, score or 0/1 label. They decide."),
-    ] = None,
-    poolings: Annotated[
+    purpose: Annotated[
         str | None,
-        typer.Option(help="Comma-separated, the one to compare with first; default: the encoder's own and two more."),
+        typer.Option(
+            "--for",
+            help="What the vectors are for: `similarity`, `search`, `clusters` or `paraphrase`; default: what your labels are "
+            "for, else similarity.",
+        ),
     ] = None,
-    calibrators: Annotated[
-        str, typer.Option(help="Comma-separated; see `bertflow evaluate --help`. `best` and `static` are presets.")
-    ] = "none,sn,natsv-1,natsv-10,sn+natsv-6,whitening,flow,best",
+    recipes: Annotated[
+        str | None,
+        typer.Option("--recipes", "-r", help="Comma-separated, to weigh; default: six that are quick to fit."),
+    ] = None,
+    pairs: Pairs = None,
+    queries: Queries = None,
+    corpus: Corpus = None,
+    qrels: Qrels = None,
+    texts: Texts = None,
+    labels: Labels = None,
+    pooling: PoolingName = None,
     sample: Annotated[int, typer.Option(help="Larger corpora are sampled to this many sentences.")] = 5000,
+    sample_pairs: Annotated[
+        int | None, typer.Option(min=1, rich_help_panel=TO_LABEL, help="Choose so many pairs most worth labelling.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", rich_help_panel=TO_LABEL, help="The .tsv file for them.")
+    ] = None,
     column: Column = None,
     seed: Seed = 0,
     device: Device = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Say which pooling and calibrator to use on your text, or to leave it, and what gain to expect.
+    """Say whether a recipe helps on your text, which one, how much, and how sure that is; or to leave it.
 
         bertflow advise corpus.txt --encoder bert-base-uncased
 
-    Without labels it is an estimate; with `--pairs` it is measured by nested cross-validation.
+    Without labels it is an estimate; with `--pairs`, a search or clusters of your own it is measured. For pairs to label:
+
+        bertflow advise corpus.txt --sample-pairs 100 --output to-label.tsv
     """
     progress = start(quiet, many_fits=True)
-    from bertflow.advice import advise as run
-    from bertflow.evaluation import load_pairs_file
+    from bertflow.errors import InputError
+    from bertflow.evaluation import load_own
+    from bertflow.evaluation.judgement import judge, write_pairs_to_label
     from bertflow.storage.text_files import read_sentences
 
-    result = run(
-        read_sentences(sentences, column),
+    if (sample_pairs is None) != (output is None):
+        raise InputError("Pairs to label need both: --sample-pairs 100 --output to-label.tsv.")
+    own = load_own(pairs=pairs, queries=queries, corpus=corpus, qrels=qrels, texts=texts, labels=labels)
+    if len(own) > 1:
+        raise InputError("One kind of labels can decide: give pairs, or a search, or clusters.")
+    given = read_sentences(sentences, column)
+    result = judge(
+        given,
         encoder,
-        load_pairs_file(pairs) if pairs else None,
-        poolings=_names(poolings) if poolings else None,
-        calibrators=_names(calibrators),
+        purpose,  # type: ignore[arg-type]  # which judge checks
+        own[0] if own else None,
+        recipes=[name.strip() for name in recipes.split(",") if name.strip()] if recipes else None,
+        pooling=pooling,
         sample=sample,
         random_state=seed,
         device=device,
         show_progress_bar=progress,
     )
+    if sample_pairs is not None and output is not None:
+        write_pairs_to_label(
+            result,
+            given,
+            encoder,
+            output,
+            sample_pairs,
+            pooling=pooling,
+            random_state=seed,
+            device=device,
+            show_progress_bar=progress,
+        )
     file = "your-sentences.txt" if sentences == "-" else sentences
     if as_json:
         print_json(result.to_dict() | {"command": result.command(file)})
-    else:
-        show_advice(result, file)
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def show_advice(result: Advice, file: str) -> None:
-    """Print the candidates, the advice and the line to run."""
-    from bertflow.advice.result import SCALES, signed
-
-    measured = "gain" if result.basis == "pairs" else "expected gain"
-    rows = [
-        (
-            f"{'[bold]' if option.candidate == result.choice else ''}{escape(str(option.candidate))}",
-            f"{option.score:.1f}",
-            signed(option.gain),
+        return
+    show_judgement(result, file)
+    if output is not None:
+        say(
+            f"\nWrote {sample_pairs} pairs to [bold]{escape(str(output))}[/]: fill in the last column, then give --pairs."
         )
-        for option in result.options
-    ]
-    if rows:
-        title = f"{escape(str(result.encoder))}, {result.sentences:,} sentences"
-        table(
-            title,
-            ("pooling + calibrator" if result.baseline.pooling else "calibrator", SCALES[result.basis], measured),
-            rows,
-        )
+
+
+def show_judgement(result: Judgement, file: str = "your-sentences.txt") -> None:
+    """Print the ranking, the verdict in plain words, and the line to run."""
+    from bertflow.evaluation.judgement.result import signed
+
+    if result.ranking:
+        rows = [
+            (
+                f"{'[bold]' if one.recipe == result.recipe else ''}{escape(one.recipe)}",
+                "–" if one.score is None else f"{one.score:.1f}",
+                *(("",) * 2 if one.recipe == "raw" else (signed(one.gain.value), _interval(one.gain))),
+            )
+            for one in result.ranking
+        ]
+        title = f"{escape(result.encoder)}, {result.sentences:,} sentences, for {result.purpose}"
+        kind = "gain" if result.measured else "expected gain"
+        table(title, ("recipe", result.metric or "score", kind, "interval"), rows)
     say(f"\n[bold]{escape(result.headline)}[/]")
-    for reason in (*result.reasons, *result.notes):
-        say(escape(reason))
-    for line in filter(None, (result.command(file), result.code)):
-        say(f"\n  {escape(line)}")
+    say(escape(result.paragraph))
+    for reason in result.reasons:
+        say(f"[dim]{escape(reason)}[/]")
+    if result.verdict in ("use", "leave"):
+        for line in filter(None, (result.command(file), result.code)):
+            say(f"\n  {escape(line)}")
+
+
+def _interval(gain: object) -> str:
+    from bertflow.evaluation.judgement.result import Gain, signed
+
+    return f"{signed(gain.low)} to {signed(gain.high)}" if isinstance(gain, Gain) else ""

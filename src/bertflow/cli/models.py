@@ -68,7 +68,8 @@ def _show_demo(result: DemoResult) -> None:
         rows = [(kind, f"{value:.2f}", escape(text)) for kind in kinds for text, value in getattr(found, kind)]
         table(f"Nearest to “{escape(found.query)}”", ("", "cosine", "sentence"), rows, text_last=True)
         say()
-    say(escape(result.verdict()))
+    for name, judged in result.judgements.items():
+        say(f"[bold]By {name}[/]: {escape(judged.headline)} {escape(judged.paragraph)}")
     say(f"\nSee the space before and after, in a browser: [bold]{escape(result.report)}[/]")
     program = "bertflow" if shutil.which("bertflow") else sys.argv[0]  # in a venv that is not activated
     say(f"\nSaved to [bold]{escape(result.saved)}[/]. Next:")

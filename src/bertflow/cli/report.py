@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
+from bertflow.cli.advice import show_judgement
 from bertflow.cli.analysis import Column, Model, Text
 from bertflow.cli.output import (
     AsJson,
@@ -65,7 +66,7 @@ def report(
 
     texts = read_sentences(sentences, column)
     graded = load_pairs_file(pairs) if pairs else None
-    named = {"sentences": None if sentences == "-" else sentences, "pairs": pairs, "model": model, "title": title}
+    named = {"sentences": None if sentences == "-" else sentences, "title": title}
     result = write_report(
         texts,
         output,
@@ -85,17 +86,12 @@ def report(
     if as_json:
         print_json(result.to_dict())
     else:
-        show_report(result)
+        show_report(result, "your-sentences.txt" if sentences == "-" else sentences)
 
 
-def show_report(result: Report) -> None:
-    """Print the verdict and where the page is."""
-    verdict = result.verdict
-    say(f"\n[bold]{escape(verdict.headline)}.[/]")
-    for reason in verdict.reasons:
-        say(escape(reason))
-    for step in verdict.steps:
-        say(f"\n{escape(step.why)}:\n  {escape(step.command)}")
+def show_report(result: Report, file: str = "your-sentences.txt") -> None:
+    """Print the judgement and where the page is."""
+    show_judgement(result.judgement, file)
     for note in result.notes:
         say(f"[dim]{escape(note)}[/]")
     say(f"\nWrote [bold]{escape(result.path)}[/] ({result.size / 1e6:.1f} MB): open it in a browser.")

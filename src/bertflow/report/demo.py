@@ -13,7 +13,8 @@ from scipy.stats import spearmanr
 from bertflow.arrays import Matrix, cosine_of_pairs, unit_rows
 from bertflow.data import MINI, GradedPair, sample_pairs, sample_sentences
 from bertflow.encoders.transformer import Encoder
-from bertflow.evaluation import PairSet, PairTask, SearchScore, score_search
+from bertflow.evaluation import PairSet, PairTask, SearchScore, SearchTask, score_search
+from bertflow.evaluation.judgement import Judgement, judge
 from bertflow.geometry import make_spaces
 from bertflow.model import BertFlow
 from bertflow.recipes import RAW, readings
@@ -63,31 +64,14 @@ class DemoResult:
     spearman: list[Figure]
     random_cosine: Figure
     nearest: list[Nearest]
+    judgements: dict[str, Judgement]
     training: dict[str, Any]
     saved: str
     report: str
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""
-        return asdict(self) | {"verdict": self.verdict()}
-
-    def verdict(self) -> str:
-        """Say in plain words what the figures say, also where calibration does worse."""
-        cosine, (ordinary,) = self.random_cosine, (row for row in self.spearman if row.name == ORDINARY)
-        grades = [getattr(ordinary, kind) for kind in KINDS]
-        first = [self.search[kind].first for kind in KINDS]
-        return (
-            f"Random sentences {'no longer' if cosine.flow < cosine.raw / 2 else 'still'} look alike (mean cosine "
-            f"{cosine.raw:.2f} → {cosine.flow:.2f}). Search gets {_way(first)}: raw vectors find {first[0]:.0f} % at once, the "
-            f"flow {first[1]:.0f} %, the recipe best {first[2]:.0f} %. Grading ordinary pairs gets {_way(grades)}: "
-            f"{grades[0]:.0f}, {grades[1]:.0f}, {grades[2]:.0f}. It depends on the task and the text: measure it on yours."
-        )
-
-
-def _way(values: list[float]) -> str:
-    """Where several figures go, from the first to the last; less than a point is noise with a few hundred pairs."""
-    change = values[-1] - values[0]
-    return "neither better nor worse" if abs(change) < 1 else "better" if change > 0 else "worse"
+        return asdict(self) | {"judgements": {name: one.to_dict() for name, one in self.judgements.items()}}
 
 
 def run_demo(
@@ -121,6 +105,10 @@ def run_demo(
         spearman=_by_kind(pairs, cosines),
         random_cosine=Figure("mean cosine of random pairs", n, *(_random_cosine(v[:n]) for v in spaces.values())),
         nearest=nearest,
+        judgements={
+            "search": judge(sentences, encoder, labels=_search_task(pairs, sentences), random_state=random_state),
+            "grades": judge(sentences, encoder, labels=_task(pairs), random_state=random_state),
+        },
         training=model.training,
         saved=str(saved),
         report=report.path,
@@ -136,6 +124,20 @@ def _search(pairs: Sequence[GradedPair], sentences: list[str], texts: list[str],
         [pair.sentence2 for pair in alike],
         [*(pair.sentence2 for pair in pairs), *sentences],
         lambda wanted: vectors[[row[text] for text in wanted]],
+    )
+
+
+def _search_task(pairs: Sequence[GradedPair], sentences: list[str]) -> SearchTask:
+    """The same search as a task."""
+    alike = [pair for pair in pairs if pair.score >= SAME]
+    documents = dict.fromkeys([*(pair.sentence2 for pair in pairs), *sentences])
+    queries = {pair.sentence1: pair.sentence1 for pair in alike}
+    return SearchTask(
+        "the shipped pairs",
+        queries,
+        {text: text for text in documents},
+        {pair.sentence1: {pair.sentence2: 1.0} for pair in alike},
+        "mrr@10",
     )
 
 

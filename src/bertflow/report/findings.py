@@ -7,22 +7,23 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from bertflow.evaluation import PairTask
+from bertflow.evaluation.judgement import Judgement
 from bertflow.geometry import Analysis, Spaces, analyze_spaces
 from bertflow.report.cosines import Cosines, random_cosines
 from bertflow.report.maps import SpaceMap, WordSpace, sentence_map, word_space
 from bertflow.report.pairs import (
     PLOTTED,
-    Judgement,
+    Grades,
     LexicalView,
     Move,
+    grade,
     joined,
-    judge,
     largest_moves,
     lexical_view,
     neighbour_pairs,
     random_pairs,
 )
-from bertflow.report.verdict import Origin, Verdict, give_verdict
+from bertflow.report.verdict import judge_spaces, what_it_did
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,57 +31,57 @@ class Findings:
     """What is known of a corpus' space; parts that could not be had are None, and ``analysis.notes`` says why.
 
     Args:
-        verdict: Does calibration help on this data?
+        judgement: Does a recipe help on this data, and which one?
+        effect: What the recipe on the page did, in sentences.
         analysis: All measures.
         sentences: The map of sentences.
         words: The map of words.
         cosines: Of random pairs, and thresholds.
-        judgement: What labelled pairs say.
+        grades: What labelled pairs say.
         lexical: Similarity against edit distance.
         moves: The pairs whose rank changed most.
         ranked: Among how many pairs.
     """
 
-    verdict: Verdict
+    judgement: Judgement
+    effect: tuple[str, ...]
     analysis: Analysis
     sentences: SpaceMap
     words: WordSpace | None
     cosines: Cosines
-    judgement: Judgement | None
+    grades: Grades | None
     lexical: LexicalView | None
     moves: tuple[Move, ...]
     ranked: int
 
 
-def gather(
-    spaces: Spaces, *, pairs: PairTask | None = None, counts: str | Path | None = None, origin: Origin | None = None
-) -> Findings:
+def gather(spaces: Spaces, *, pairs: PairTask | None = None, counts: str | Path | None = None) -> Findings:
     """Look at spaces in every way that a report shows.
 
     Args:
         spaces: As from ``bertflow.geometry.make_spaces``.
         pairs: Pairs with gold scores.
         counts: A file of ``word count`` or ``token count`` lines.
-        origin: Where things are from, for the commands that the verdict suggests.
     """
-    judgement = None if pairs is None else judge(spaces, pairs)
+    grades = None if pairs is None else grade(spaces, pairs)
     analysis = _analysis(spaces, pairs, counts)
     seed = spaces.random_state
-    if judgement is None:
+    if grades is None:
         ranked = neighbour_pairs(spaces)
         half = PLOTTED // 2
         compared = joined(
             ranked.take(range(0, len(ranked), -(-len(ranked) // half))), random_pairs(spaces, min(half, len(ranked)))
         )
     else:
-        ranked = compared = judgement.pairs
+        ranked = compared = grades.pairs
     return Findings(
-        verdict=give_verdict(analysis, judgement, origin or Origin()),
+        judgement=judge_spaces(spaces, pairs),
+        effect=what_it_did(analysis, grades),
         analysis=analysis,
         sentences=sentence_map(spaces),
         words=word_space(spaces, counts),
-        cosines=random_cosines(spaces, None if judgement is None else judgement.pairs),
-        judgement=judgement,
+        cosines=random_cosines(spaces, None if grades is None else grades.pairs),
+        grades=grades,
         lexical=lexical_view(compared, seed),
         moves=largest_moves(ranked),
         ranked=len(ranked),

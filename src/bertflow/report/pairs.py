@@ -54,7 +54,7 @@ class Pairs:
 
 
 @dataclass(frozen=True, eq=False)
-class Judgement:
+class Grades:
     """What labelled pairs say.
 
     Args:
@@ -118,7 +118,7 @@ class Move:
         return abs(self.rank.after - self.gold_rank) < abs(self.rank.before - self.gold_rank)
 
 
-def judge(spaces: Spaces, task: PairTask) -> Judgement:
+def grade(spaces: Spaces, task: PairTask) -> Grades:
     """Score both spaces on labelled pairs."""
     raw, calibrated = spaces.embed(task.sentences)
     both = [task_similarities(task, lambda _: raw), task_similarities(task, lambda _: calibrated)]
@@ -134,7 +134,7 @@ def judge(spaces: Spaces, task: PairTask) -> Judgement:
         BeforeAfter(*cosines),
         np.concatenate([pairs.gold for pairs in sets]),
     )
-    return Judgement(pairs, BeforeAfter(*scores), change)
+    return Grades(pairs, BeforeAfter(*scores), change)
 
 
 def neighbour_pairs(spaces: Spaces) -> Pairs:

@@ -6,15 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bertflow.evaluation.judgement import Judgement, Ranked
+from bertflow.evaluation.judgement.result import signed
 from bertflow.geometry import ReadableTable
 from bertflow.geometry.frequency import ByBin, FrequencyTable
 from bertflow.geometry.tables import NOTHING
 from bertflow.report.cosines import TAILS, Cosines, CosineSpread
 from bertflow.report.findings import Findings
 from bertflow.report.maps import SpaceMap, WordSpace
-from bertflow.report.pairs import Judgement, LexicalView, Move
+from bertflow.report.pairs import Grades, LexicalView, Move
 from bertflow.report.payload import spectrum_points
-from bertflow.report.verdict import METRICS
+from bertflow.report.verdict import METRICS, TONES
 
 ENDS = 10  # of a map's points in the table behind it, from either end of the colour scale
 
@@ -51,11 +53,31 @@ def tiles(findings: Findings) -> list[Tile]:
         ),
         Tile("“similar” begins at cosine", _two(spread.before.similar), _two(spread.after.similar)),
     ]
-    if findings.judgement is not None:
-        score = findings.judgement.score
+    if findings.grades is not None:
+        score = findings.grades.score
         name = f"{METRICS[score.before.metric]} with people"
         rows.insert(0, Tile(name, f"{score.before.value:.1f}", f"{score.after.value:.1f}"))
     return rows
+
+
+def tone(judgement: Judgement) -> str:
+    """The colour of the verdict."""
+    return TONES[judgement.verdict]
+
+
+def judgement_table(judgement: Judgement) -> ReadableTable:
+    """The recipes, best first."""
+    rows = tuple(
+        (one.recipe, NOTHING if one.score is None else f"{one.score:.1f}", *_gain(one)) for one in judgement.ranking
+    )
+    kind = "gain" if judgement.measured else "expected gain"
+    return ReadableTable("Recipes", ("recipe", judgement.metric or "score", kind, "interval"), rows, "All ×100.")
+
+
+def _gain(one: Ranked) -> tuple[str, str]:
+    if one.recipe == "raw":
+        return NOTHING, NOTHING
+    return signed(one.gain.value), f"{signed(one.gain.low)} to {signed(one.gain.high)}"
 
 
 def sentences_caption(findings: Findings) -> str:
@@ -198,9 +220,9 @@ def table1(found: FrequencyTable, title: str) -> ReadableTable:
     )
 
 
-def intervals(judgement: Judgement) -> list[Interval]:
+def intervals(grades: Grades) -> list[Interval]:
     """Place both scores on one scale that is a little wider than their intervals."""
-    scores = [("before", judgement.score.before), ("after", judgement.score.after)]
+    scores = [("before", grades.score.before), ("after", grades.score.after)]
     ends = [end for _, one in scores for end in (one.low, one.high, one.value) if end is not None]
     margin = 0.08 * (max(ends) - min(ends)) or 1.0
     low, width = min(ends) - margin, max(ends) - min(ends) + 2 * margin
@@ -220,9 +242,9 @@ def intervals(judgement: Judgement) -> list[Interval]:
     ]
 
 
-def evaluation_table(judgement: Judgement) -> ReadableTable:
+def evaluation_table(grades: Grades) -> ReadableTable:
     """Return scores with their intervals, and the difference."""
-    before, after, change = judgement.score.before, judgement.score.after, judgement.change
+    before, after, change = grades.score.before, grades.score.after, grades.change
     rows = [
         (name, _one(one.value), f"{_one(one.low)} to {_one(one.high)}", "")
         for name, one in (("before", before), ("after", after))

@@ -9,12 +9,13 @@ from typing import Any
 
 from bertflow.errors import InputError, require
 from bertflow.evaluation import PairTask
+from bertflow.evaluation.judgement import Judgement
 from bertflow.geometry import Spaces, make_spaces
 from bertflow.model import BertFlow
 from bertflow.report.anonymity import hide_texts
 from bertflow.report.findings import gather
 from bertflow.report.page import render
-from bertflow.report.verdict import Origin, Verdict
+from bertflow.report.verdict import Origin
 from bertflow.storage.atomic import atomic_file
 
 
@@ -26,19 +27,19 @@ class Report:
         path: The HTML file.
         size: Its bytes.
         figures: The PNG and SVG files.
-        verdict: What it says at the top.
+        judgement: What it says at the top.
         notes: What could not be measured, and why.
     """
 
     path: str
     size: int
     figures: tuple[str, ...]
-    verdict: Verdict
+    judgement: Judgement
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
-        return asdict(self)
+        return asdict(self) | {"judgement": self.judgement.to_dict()}
 
 
 def write_report(
@@ -79,8 +80,7 @@ def write_report(
     Example:
         >>> from bertflow import write_report
         >>> from bertflow.data import sample_sentences
-        >>> print(write_report(sample_sentences(), "report.html").verdict.headline)  # doctest: +SKIP
-        The space has the fault that calibration mends; whether it helps is not proven
+        >>> print(write_report(sample_sentences(), "report.html").judgement.headline)  # doctest: +SKIP
     """
     _check_early(output, counts, figures)
     spaces = make_spaces(
@@ -111,7 +111,7 @@ def report_spaces(
     """Write the report of spaces that are there already; arguments as in ``write_report``."""
     _check_early(output, counts, figures)
     origin = origin or Origin()
-    findings = gather(spaces, pairs=pairs, counts=counts, origin=origin)
+    findings = gather(spaces, pairs=pairs, counts=counts)
     if not show_texts:
         findings = hide_texts(findings)
     page = render(findings, origin).encode("utf-8", errors="replace")  # half a surrogate pair has no UTF-8
@@ -122,7 +122,7 @@ def report_spaces(
         drawn = draw(findings, figures)
     with atomic_file(output) as temporary:
         temporary.write_bytes(page)
-    return Report(str(output), len(page), tuple(map(str, drawn)), findings.verdict, findings.analysis.notes)
+    return Report(str(output), len(page), tuple(map(str, drawn)), findings.judgement, findings.analysis.notes)
 
 
 def _check_early(output: str | Path, counts: str | Path | None, figures: str | Path | None) -> None:

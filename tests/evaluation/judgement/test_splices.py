@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bertflow.advice.splices import FEWEST, MOST, make_splices, splice_score
+from bertflow.evaluation.judgement.splices import FEWEST, MOST, make_splices, splice_score
 
 
 @pytest.fixture(scope="module")

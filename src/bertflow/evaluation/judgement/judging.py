@@ -1,0 +1,330 @@
+"""``judge``: does a recipe help, on this encoder, with this text, for this use?"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from bertflow.arrays import Matrix, as_matrix
+from bertflow.encoders.choosing import as_encoder, is_tuned
+from bertflow.encoders.token_table import has_fast_tokenizer
+from bertflow.errors import InputError
+from bertflow.evaluation.judgement.evidence import Evidence, look_at_spaces, share_of_copies, share_unknown
+from bertflow.evaluation.judgement.labels import Measured, measure, one_task, too_few
+from bertflow.evaluation.judgement.result import PURPOSES, RAW, Gain, Judgement, Kind, Purpose, Ranked
+from bertflow.evaluation.judgement.rule import decide, pairs_needed
+from bertflow.evaluation.judgement.splices import Splices, make_splices, splice_score
+from bertflow.evaluation.judgement.to_label import pairs_to_label, write_pairs
+from bertflow.evaluation.scores import difference
+from bertflow.evaluation.tasks import ClusterTask, Encode, SearchTask, Task
+from bertflow.parts import encode_parts, fit_parts
+from bertflow.recipes import check_recipe, make_parts, readings
+from bertflow.storage.remembering import Remembering
+from bertflow.texts import check_sentences
+
+RECIPES = (RAW, "natsv-1", "whitening-half", "whitening", "static", "best")
+SAMPLE = 5000
+FEWEST = 100  # different sentences; of fewer, no recipe learns anything
+TOKENIZED = 1000  # texts whose tokens are counted
+NOTHING = Gain(0.0, 0.0, 0.0)
+
+
+def judge(
+    sentences: Any,
+    encoder: Any = "mini",
+    purpose: Purpose | None = None,
+    labels: Task | None = None,
+    *,
+    recipes: Sequence[str] | None = None,
+    pooling: str | None = None,
+    sample: int = SAMPLE,
+    random_state: int = 0,
+    device: str | None = None,
+    show_progress_bar: bool = False,
+) -> Judgement:
+    """Say whether a recipe helps on an encoder, a text and a use, which one, how much, and how sure that is.
+
+    With labels it is measured: nested cross-validation chooses, a paired bootstrap says how sure it is. Without, it is
+    estimated from what the text and its vectors look like; `results/advise.md` tells how often that is right.
+
+    Args:
+        sentences: Your unlabelled text; or its vectors (n, d).
+        encoder: ``"mini"``, a Hugging Face id, a folder, a ``SentenceTransformer`` or an ``Encoder``; unused with vectors.
+        purpose: ``"similarity"``, ``"search"``, ``"clusters"`` or ``"paraphrase"``; default: what the labels are for, else
+            similarity.
+        labels: Any task, such as ``bertflow.evaluation.load_pairs_file(...)``, ``load_search(...)``, ``load_clusters(...)``.
+        recipes: Those to weigh, names of ``bertflow.recipes()``; raw vectors are always among them.
+        pooling: Of an encoder given by name: what raw vectors are. Default: what its folder says, or first-last-avg.
+        sample: Larger corpora are sampled to this many sentences.
+        random_state: Makes the judgement repeatable.
+        device: For an encoder given by name.
+        show_progress_bar: Show progress.
+
+    Example:
+        >>> from bertflow import judge
+        >>> from bertflow.data import sample_sentences
+        >>> judge(sample_sentences(), "mini").verdict  # doctest: +SKIP
+        'use'
+    """
+    names = check_recipes(recipes)
+    purpose = purpose or purpose_of(labels)
+    if purpose not in PURPOSES:
+        raise InputError(f"There is no purpose {purpose!r}; it is one of {', '.join(PURPOSES)}.")
+    kind: Kind = "name" if isinstance(encoder, str | Path) or _class_of(encoder) == "Encoder" else "object"
+    if not _is_text(sentences):
+        if labels is not None:
+            raise InputError("Labels need an encoder for their texts: give sentences and the encoder, not vectors.")
+        encoder = _Rows(as_matrix(sentences, "vectors", min_rows=2))
+        sentences, kind = encoder.texts, "vectors"
+    texts, reasons = _sampled(sentences, sample, random_state)
+    if len(texts) < FEWEST:
+        return _too_little(texts, encoder, kind, purpose)
+    problem = None if labels is None else too_few(labels)
+    if problem:
+        labels, reasons = None, [*reasons, f"{problem} So this is an estimate without them."]
+    loaded = as_encoder(encoder, pooling, **({} if device is None else {"device": device}))
+    seen = _Seen(texts, loaded, _possible(names, loaded), labels, random_state, show_progress_bar)
+    about = {"encoder": loaded.name, "kind": kind, "purpose": purpose, "sentences": len(texts)}
+    evidence = seen.evidence(_says_tuned(encoder, loaded))
+    if labels is not None:
+        return _measured(measure(labels, seen.encodes, RAW, random_state), evidence, labels, about, reasons)
+    return _estimated(evidence, about, reasons)
+
+
+@dataclass
+class _Seen:
+    """A corpus' vectors by every recipe, each fitted on the corpus; all views of all texts come from one pass."""
+
+    texts: list[str]
+    encoder: Any
+    names: tuple[str, ...]
+    labels: Task | None
+    seed: int
+    show: bool
+    splices: Splices | None = None
+    encodes: dict[str, Encode] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.splices = make_splices(self.texts, self.seed) if self.labels is None and self._readable else None
+        labelled = [] if self.labels is None else one_task(self.labels).sentences
+        spliced = self.splices.splices if self.splices else []
+        known = self._known()
+        every = list(dict.fromkeys([*self.texts, *spliced, *labelled]))
+        drawn = set(self.splices.sentences) if self.splices else set()  # a recipe is judged on what it has not seen
+        unseen = [text for text in self.texts if text not in drawn]
+        row = {text: i for i, text in enumerate(every)}
+        if hasattr(known, "encode_views"):
+            known.encode_views(every, readings(self.names, known))
+        for name in tqdm(self.names, desc="judging", disable=not self.show):
+            parts = make_parts(name, random_state=self.seed)
+            fit_parts(parts, known, unseen)
+            vectors = encode_parts(parts, every)
+            self.encodes[name] = _look_up(vectors, row)
+
+    @property
+    def _readable(self) -> bool:
+        return not isinstance(self.encoder, _Rows)
+
+    def _known(self) -> Any:
+        if not self._readable:
+            return self.encoder
+        return Remembering(self.encoder, readings(self.names, self.encoder), show_progress_bar=self.show)
+
+    def evidence(self, tuned: bool) -> Evidence:
+        """Measure what needs no labels."""
+        rows = np.random.default_rng(self.seed).permutation(len(self.texts))
+        some = [self.texts[i] for i in rows[:TOKENIZED]]
+        vectors = {name: encode(self.texts) for name, encode in self.encodes.items()}
+        scores = {} if self.splices is None else {name: self._spliced(name) for name in self.names}
+        tokenizer = getattr(self.encoder, "tokenizer", None)
+        return Evidence(
+            sentences=len(self.texts),
+            tuned=tuned,
+            unknown=None if tokenizer is None else share_unknown(tokenizer, some),
+            copies=share_of_copies(self.texts, vectors[RAW], self.seed) if self._readable else 0.0,
+            spaces=look_at_spaces(vectors, scores, RAW, self.seed),
+        )
+
+    def _spliced(self, name: str) -> float:
+        pairs, encode = self.splices, self.encodes[name]
+        return 0.0 if pairs is None else splice_score(pairs, encode(pairs.sentences), encode(pairs.splices))
+
+
+class _Rows:
+    """Vectors (n, d) as an encoder of their numbers."""
+
+    name = "vectors"
+
+    def __init__(self, rows: Matrix) -> None:
+        self.rows, self.dim, self.texts = rows, rows.shape[1], [str(i) for i in range(len(rows))]
+        self.fingerprint = hashlib.sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()
+
+    def encode(self, sentences: Sequence[str], *, show_progress_bar: bool = False) -> Matrix:
+        """Return the rows (n, d) of these numbers."""
+        return self.rows[[int(text) for text in sentences]]
+
+    def describe(self) -> dict[str, Any]:
+        """Return what it is, as JSON."""
+        return {"name": self.name, "fingerprint": self.fingerprint}
+
+
+def write_pairs_to_label(
+    found: Judgement,
+    sentences: Any,
+    encoder: Any,
+    output: str | Path,
+    count: int = 100,
+    *,
+    pooling: str | None = None,
+    random_state: int = 0,
+    device: str | None = None,
+    show_progress_bar: bool = False,
+) -> None:
+    """Write the pairs whose labels would make a judgement clear; arguments as in ``judge``.
+
+    Args:
+        found: What ``judge`` said of the same sentences and encoder: raw vectors are weighed against its best recipe.
+        sentences: The same.
+        encoder: The same.
+        output: A ``.tsv`` file with the columns sentence1, sentence2 and score, the last one empty.
+        count: How many pairs.
+        pooling: The same.
+        random_state: The same.
+        device: The same.
+        show_progress_bar: Show progress.
+    """
+    texts, _ = _sampled(sentences, SAMPLE, random_state)
+    names = tuple(found.evidence.get("spaces", ())) or (RAW, "whitening-half")
+    loaded = as_encoder(encoder, pooling, **({} if device is None else {"device": device}))
+    known = Remembering(loaded, readings(names, loaded), show_progress_bar=show_progress_bar)
+    best = next((one.recipe for one in found.ranking if one.recipe != RAW), names[-1])
+    vectors = []
+    for name in (RAW, best):
+        parts = make_parts(name, random_state=random_state)
+        fit_parts(parts, known, texts)
+        vectors.append(encode_parts(parts, texts))
+    write_pairs(output, texts, pairs_to_label(vectors[0], vectors[1], count, random_state))
+
+
+def check_recipes(names: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the recipes to weigh, each once, raw vectors first; refuse unknown ones."""
+    if isinstance(names, str):
+        raise InputError(f"recipes is a list of names; got the text {names!r}. Write [{names!r}].")
+    return tuple(dict.fromkeys([RAW, *map(check_recipe, names or RECIPES)]))
+
+
+def purpose_of(labels: Task | None) -> Purpose:
+    """What a task's labels are for; without any: similarity."""
+    if isinstance(labels, SearchTask):
+        return "search"
+    if isinstance(labels, ClusterTask):
+        return "clusters"
+    return "paraphrase" if labels is not None and labels.metric == "auc" else "similarity"
+
+
+def _possible(names: tuple[str, ...], encoder: Any) -> tuple[str, ...]:
+    """Leave out recipes of tokens where the encoder has none that can be had."""
+    if has_fast_tokenizer(encoder):
+        return names
+    return tuple(name for name in names if all(part.view.needs_encoder for part in make_parts(name)))
+
+
+def _class_of(encoder: Any) -> object:
+    """What a saved model would say of the encoder."""
+    return encoder.describe().get("class") if hasattr(encoder, "describe") else None
+
+
+def _says_tuned(given: Any, loaded: Any) -> bool:
+    return is_tuned(given) or is_tuned(str(getattr(loaded, "name", "")))
+
+
+def _look_up(vectors: Matrix, row: dict[str, int]) -> Encode:
+    return lambda texts: vectors[[row[text] for text in texts]]
+
+
+def _measured(
+    found: Measured, evidence: Evidence, labels: Task, about: dict[str, Any], reasons: list[str]
+) -> Judgement:
+    """Let the labels decide."""
+    gain, raw = Gain(*found.gain), found.scores[RAW]
+    better = found.choice != RAW and gain.value > 0
+    ranking = []
+    for name, score in sorted(found.scores.items(), key=lambda item: -item[1].value):
+        lead = None if name == RAW else difference(score, raw)
+        ranking.append(Ranked(name, Gain(lead.difference, lead.low, lead.high) if lead else NOTHING, score.value))
+    best = next((one for one in ranking if one.recipe != RAW), None)
+    shown = gain if better else best.gain if best else NOTHING
+    agreed = (
+        f"{found.picks.get(found.choice, 0)} of {sum(found.picks.values())} parts of the labels chose {found.choice}"
+    )
+    return Judgement(
+        **about,
+        verdict="use" if better else "leave",
+        recipe=found.choice if better else RAW,
+        gain=shown,
+        ranking=tuple(ranking),
+        unit=raw.unit,
+        labels=raw.size,
+        metric=raw.metric,
+        needed=None if shown.low > 0 or shown.high < 0 else _needed(raw.size, shown),
+        reasons=(*reasons, f"{agreed}; the gain is that on the parts that had no say in the choice."),
+        evidence=evidence.to_dict(),
+    )
+
+
+def _needed(labels: int, gain: Gain) -> int:
+    """Labels with which an interval as wide as this one's would leave out zero, or 2 points where the gain is smaller."""
+    half = (gain.high - gain.low) / 2
+    return int(np.ceil(labels * (half / max(abs(gain.value), 2.0)) ** 2 / 50) * 50)
+
+
+def _estimated(evidence: Evidence, about: dict[str, Any], reasons: list[str]) -> Judgement:
+    found = decide(evidence, about["purpose"])
+    ranking = sorted(
+        [Ranked(RAW, NOTHING), *(Ranked(*one) for one in found.gains.items())], key=lambda one: -one.gain.value
+    )
+    return Judgement(
+        **about,
+        verdict=found.verdict,
+        recipe=found.recipe,
+        gain=found.gain,
+        ranking=tuple(ranking),
+        unit=None,
+        labels=0,
+        metric=None,
+        needed=pairs_needed(found.gain) if found.verdict != "leave" else None,
+        reasons=(*reasons, *found.reasons),
+        evidence=evidence.to_dict(),
+    )
+
+
+def _too_little(texts: list[str], encoder: Any, kind: Kind, purpose: Purpose) -> Judgement:
+    name = str(encoder) if kind == "name" else str(getattr(encoder, "name", type(encoder).__name__))
+    reason = f"{len(texts)} different sentences came; {FEWEST} are the least, a few thousand are good."
+    return Judgement(
+        name, kind, purpose, "too little text", RAW, NOTHING, (), None, 0, None, len(texts), None, (reason,)
+    )
+
+
+def _is_text(sentences: Any) -> bool:
+    """Vectors are arrays or tensors, or lists of lists."""
+    if hasattr(sentences, "shape"):
+        return len(sentences.shape) != 2 and not hasattr(sentences, "detach")
+    return not (isinstance(sentences, list | tuple) and sentences and isinstance(sentences[0], list | tuple))
+
+
+def _sampled(sentences: Any, sample: int, seed: int) -> tuple[list[str], list[str]]:
+    """At most ``sample`` different texts in their order, and a note that says so."""
+    if sample < FEWEST:
+        raise InputError(f"sample is {sample}; at least {FEWEST} sentences are needed to say anything.")
+    texts = list(dict.fromkeys(check_sentences(sentences)))
+    if len(texts) <= sample:
+        return texts, []
+    drawn = np.sort(np.random.default_rng(seed).choice(len(texts), sample, replace=False))
+    return [texts[i] for i in drawn], [f"Judged on {sample:,} sentences, drawn at random from {len(texts):,}."]
