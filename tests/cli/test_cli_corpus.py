@@ -116,7 +116,7 @@ def test_groups_become_a_column(run, write, texts, model, tmp_path):
     assert texts[central["line"] - 1] == central["text"]
     code, out, err = run("cluster", corpus, "-m", model, "-q")
     assert code == 0, err
-    assert "their number found" in out
+    assert "a number found from the texts" in out
 
 
 def test_drift_is_told(run, write, texts, model):

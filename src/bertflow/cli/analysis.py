@@ -8,36 +8,18 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from bertflow.cli.output import (
-    AsJson,
-    Device,
-    EncoderName,
-    PoolingName,
-    Quiet,
-    Seed,
-    print_json,
-    say,
-    start,
-    table,
-)
-from bertflow.cli.recipes import RecipeName
+from bertflow.cli.option_groups import Column as Column
+from bertflow.cli.option_groups import Model as Model
+from bertflow.cli.option_groups import ModelOptions, grouped
+from bertflow.cli.output import print_json, say, start, table
 
 Text = Annotated[str, typer.Argument(help="Your sentences: .txt (one a line), .jsonl, .csv, .tsv, .parquet, or `-`.")]
-Column = Annotated[
-    str | None, typer.Option(help="Column with the text, in a .jsonl, .csv, .tsv or .parquet file.", show_default=False)
-]
-Model = Annotated[
-    str | None,
-    typer.Option("--model", "-m", help="A saved model instead of encoder and recipe.", show_default=False),
-]
 
 
+@grouped
 def analyze(
     sentences: Text,
-    encoder: EncoderName = "mini",
-    pooling: PoolingName = None,
-    recipe: RecipeName = None,
-    model: Model = None,
+    *,
     pairs: Annotated[
         Path | None,
         typer.Option(help="Pairs with sentence1, sentence2 and score: adds edit distance and alignment."),
@@ -45,41 +27,37 @@ def analyze(
     counts: Annotated[
         Path | None,
         typer.Option(
-            help="`word count` or `token count` lines; default: the encoder's own, or your sentences are counted."
+            help="`word count` or `token count` lines; default: the encoder's own counts, or those of your sentences."
         ),
     ] = None,
-    column: Column = None,
-    seed: Seed = 0,
-    device: Device = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    asked: ModelOptions,
 ) -> None:
     """Show what is wrong with a space and what calibration changes: isotropy, word frequency, holes, edit distance.
 
     bertflow analyze corpus.txt --encoder mini --pairs my-pairs.tsv
     """
-    progress = start(quiet)
+    progress = start(asked.quiet)
     from bertflow.evaluation import load_pairs_file
     from bertflow.geometry import analyze as run
     from bertflow.geometry import readable_tables
     from bertflow.model import BertFlow
     from bertflow.storage.text_files import read_sentences
 
-    texts = read_sentences(sentences, column)
+    texts = read_sentences(sentences, asked.column)
     graded = load_pairs_file(pairs) if pairs else None
     result = run(
         texts,
-        encoder,
-        pooling,
-        recipe,
-        model=BertFlow.from_pretrained(model, device=device) if model else None,
+        asked.encoder,
+        asked.pooling,
+        asked.recipe,
+        model=BertFlow.from_pretrained(asked.model, device=asked.device) if asked.model else None,
         pairs=graded,
         counts=counts,
-        random_state=seed,
-        device=device,
+        random_state=asked.seed,
+        device=asked.device,
         show_progress_bar=progress,
     )
-    if as_json:
+    if asked.as_json:
         print_json(result.to_dict())
         return
     settings = result.settings

@@ -2,46 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from bertflow.cli.corpus_inputs import Corpus, Model, Showing, model_for, read_text_file
-from bertflow.cli.models import Column
-from bertflow.cli.output import AsJson, Device, EncoderName, PoolingName, Quiet, Seed, print_json, say, start, table
-from bertflow.cli.recipes import RecipeName
+from bertflow.cli.corpus_inputs import Corpus, Showing, model_for, read_text_file
+from bertflow.cli.option_groups import ModelOptions, grouped
+from bertflow.cli.output import print_json, say, start, table
 
 
+@grouped
 def outliers(
     texts: Corpus,
+    *,
     against: Annotated[
-        str | None, typer.Option(help="The corpus that they are new to, or not; default: each other.")
+        str | None, typer.Option(help="The corpus to compare with; default: the texts are compared with each other.")
     ] = None,
-    model: Model = None,
-    encoder: EncoderName = "mini",
-    pooling: PoolingName = None,
-    recipe: RecipeName = None,
     top: Annotated[int, typer.Option(min=1, help="How many to list.")] = 20,
-    column: Column = None,
-    seed: Seed = 0,
-    device: Device = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    asked: ModelOptions,
 ) -> None:
-    """List the texts that have nothing near them: garbage, other languages, new topics and true oddities come up first.
+    """List the texts that have nothing near them, such as garbage, other languages, new topics and odd texts.
 
     bertflow outliers new.txt --against corpus.txt
     """
-    progress = start(quiet)
+    progress = start(asked.quiet)
     from bertflow.corpus import find_outliers
 
-    given = read_text_file(texts, column)
-    corpus = read_text_file(against, column) if against else given
-    fitted = model_for(corpus.texts, model, encoder, pooling, recipe, seed, device, progress)
+    given = read_text_file(texts, asked.column)
+    corpus = read_text_file(against, asked.column) if against else given
+    fitted = model_for(corpus.texts, asked, progress)
     others = corpus.texts if against else None
-    result = find_outliers(given.texts, fitted, against=others, top=top, random_state=seed, show_progress_bar=progress)
-    if as_json:
+    options: dict[str, Any] = {"top": top, "random_state": asked.seed, "show_progress_bar": progress}
+    result = find_outliers(given.texts, fitted, against=others, **options)
+    if asked.as_json:
         found = result.to_dict()
         for entry in found["entries"]:
             entry["line"], entry["nearest_line"] = given.lines[entry.pop("row")], corpus.lines[entry.pop("nearest")]
@@ -63,54 +58,48 @@ def outliers(
     titles = "", "new", "nearest", "10 nearest", *(("density z",) if flow else ()), given.place, "text"
     table(None, titles, rows, text_last=True)
     say(
-        f"[dim]{result.unrelated} of {result.texts} different texts are new: nothing among {result.corpus} is nearer to them "
-        f"than unrelated texts are, by chance, anyway (cosine {result.threshold:.2f}).[/]"
+        f"[dim]{result.unrelated} of {result.texts} different texts are new: no text among {result.corpus} is nearer to them "
+        f"than unrelated texts are by chance (cosine {result.threshold:.2f}).[/]"
     )
 
 
+@grouped
 def drift(
     old: Annotated[str, typer.Argument(help="Earlier texts: .txt, .jsonl, .csv, .tsv, .parquet.")],
     new: Annotated[str, typer.Argument(help="Later texts.")],
-    model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", help="A saved model that was fitted on neither, or on both.", show_default=False),
-    ] = None,
-    encoder: EncoderName = "mini",
-    pooling: PoolingName = None,
-    recipe: RecipeName = None,
-    refit: Annotated[bool, typer.Option("--refit", help="Tell what a refit would change: two more fits.")] = False,
+    *,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Show what a refit on the later texts would change; it fits twice more.")
+    ] = False,
     top: Annotated[int, typer.Option(min=1, help="How many texts and words to list.")] = 10,
-    permutations: Annotated[int, typer.Option(min=1, help="Of the test.")] = 999,
-    column: Column = None,
-    seed: Seed = 0,
-    device: Device = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    permutations: Annotated[int, typer.Option(min=1, help="How many permutations the test makes.")] = 999,
+    asked: ModelOptions,
 ) -> None:
-    """Tell whether texts have changed: a two-sample test, how large the change is, and which texts and words tell it.
+    """Test whether texts have changed, and show how large the change is and which texts and words show it.
 
-    bertflow drift last-year.txt this-year.txt
+        bertflow drift last-year.txt this-year.txt
+
+    A saved model that you give should be fitted on neither file, or on both.
     """
-    progress = start(quiet)
+    progress = start(asked.quiet)
     from bertflow.corpus import find_drift
 
-    before, after = read_text_file(old, column), read_text_file(new, column)
-    both = [*before.texts, *after.texts]
-    fitted = model_for(both, model, encoder, pooling, recipe, seed, device, progress)
+    before, after = read_text_file(old, asked.column), read_text_file(new, asked.column)
+    fitted = model_for([*before.texts, *after.texts], asked, progress)
 
     def again(side: list[str]) -> Showing:
-        return model_for(side, None, encoder, pooling, recipe, seed, device, progress)
+        return model_for(side, replace(asked, model=None), progress)
 
-    options = {"top": top, "permutations": permutations, "random_state": seed}
+    options = {"top": top, "permutations": permutations, "random_state": asked.seed}
     result = find_drift(before.texts, after.texts, fitted, refit=again if refit else None, **options)
-    if as_json:
+    if asked.as_json:
         found = result.to_dict()
         for side, file in (("old_texts", before), ("new_texts", after)):
             for entry in found[side]:
                 entry["line"] = file.lines[entry.pop("row")]
         print_json(found)
         return
-    least = " (the least there can be)" if result.p_value <= 1 / (permutations + 1) else ""
+    least = " (the smallest possible)" if result.p_value <= 1 / (permutations + 1) else ""
     say(
         f"p = {result.p_value:.3g}{least}, size of the change {100 * result.effect:.1f} % ({result.old} and {result.new} texts)"
     )

@@ -1,4 +1,4 @@
-"""What the commands on a corpus share: texts with the lines or rows they come from, written back too, and the model."""
+"""What the commands on a corpus share: texts with their line or row numbers, files of rows, and the model."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bertflow.cli.option_groups import ModelOptions
 from bertflow.cli.recipes import recipe_of
 from bertflow.errors import InputError
 from bertflow.storage.atomic import atomic_file
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
     from bertflow.model import BertFlow
 
 Corpus = Annotated[str, typer.Argument(help="Your texts: .txt (one a line), .jsonl, .csv, .tsv, .parquet, or `-`.")]
-Model = Annotated[
-    str | None,
-    typer.Option("--model", "-m", help="A saved model; without it the recipe is fitted here.", show_default=False),
-]
 TABLES = ".jsonl", ".csv", ".tsv", ".parquet"
 WRITTEN = ".jsonl", ".csv"
 
@@ -89,11 +86,11 @@ def _columns(rows: Iterable[dict[str, Any]]) -> list[str]:
 
 
 class Showing:
-    """A model that shows how far it is when it encodes.
+    """A model that shows a progress bar while it encodes.
 
     Args:
         model: The model.
-        progress: Whether to show it.
+        progress: Whether to show the bar.
     """
 
     def __init__(self, model: BertFlow, progress: bool) -> None:
@@ -104,27 +101,16 @@ class Showing:
         return self.model.encode(sentences, show_progress_bar=self.progress)
 
 
-def model_for(
-    texts: list[str],
-    model: str | None,
-    encoder: str,
-    pooling: str | None,
-    recipe: str | None,
-    seed: int,
-    device: str | None,
-    progress: bool,
-) -> Showing:
+def model_for(texts: list[str], asked: ModelOptions, progress: bool) -> Showing:
     """Return the saved model, or the recipe fitted on the texts."""
     from bertflow.model import BertFlow
 
-    if model is not None:
-        if recipe or pooling:
+    if asked.model is not None:
+        if asked.recipe or asked.pooling:
             raise InputError(
                 "A saved model has its own recipe and pooling: leave out --recipe and --pooling, or --model."
             )
-        return Showing(BertFlow.from_pretrained(model, device=device), progress)
-    options: dict[str, Any] = {} if device is None else {"device": device}
-    fitted = BertFlow.fit(
-        texts, encoder, pooling, recipe=recipe_of(recipe), random_state=seed, show_progress_bar=progress, **options
-    )
-    return Showing(fitted, progress)
+        return Showing(BertFlow.from_pretrained(asked.model, device=asked.device), progress)
+    options: dict[str, Any] = {} if asked.device is None else {"device": asked.device}
+    options |= {"recipe": recipe_of(asked.recipe), "random_state": asked.seed, "show_progress_bar": progress}
+    return Showing(BertFlow.fit(texts, asked.encoder, asked.pooling, **options), progress)

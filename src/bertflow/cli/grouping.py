@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.markup import escape
 
-from bertflow.cli.corpus_inputs import WRITTEN, Corpus, Model, TextFile, model_for, read_text_file, write_rows
+from bertflow.cli.corpus_inputs import WRITTEN, Corpus, TextFile, model_for, read_text_file, write_rows
 from bertflow.cli.embedding import Overwrite
-from bertflow.cli.models import Column
-from bertflow.cli.output import AsJson, Device, EncoderName, PoolingName, Quiet, Seed, print_json, say, start, table
-from bertflow.cli.recipes import RecipeName
+from bertflow.cli.option_groups import ModelOptions, grouped
+from bertflow.cli.output import print_json, say, start, table
 from bertflow.errors import InputError
 from bertflow.storage.outputs import check_output_file
 
@@ -22,55 +21,49 @@ if TYPE_CHECKING:
 SHOWN = 10  # groups on the screen
 
 
+@grouped
 def duplicates(
     texts: Corpus,
+    *,
     against: Annotated[
         str | None,
-        typer.Option(help="Other texts: which of yours have a duplicate among these, such as a training set?"),
+        typer.Option(help="Look for duplicates of your texts in this other file, such as a training set."),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="A folder for kept, removed and pairs, a file each.", show_default=False),
+        typer.Option("--output", "-o", help="Folder for three files: kept, removed and pairs.", show_default=False),
     ] = None,
     expect_false: Annotated[
-        float, typer.Option(help="So many pairs of unrelated texts may be taken for duplicates.")
+        float, typer.Option(help="How many pairs of unrelated texts may be taken for duplicates by mistake.")
     ] = 1.0,
     keep: Annotated[
-        Literal["first", "longest", "central"], typer.Option(help="Which text of a group stays.")
+        Literal["first", "longest", "central"], typer.Option(help="Which text of a group is kept.")
     ] = "first",
-    model: Model = None,
-    encoder: EncoderName = "mini",
-    pooling: PoolingName = None,
-    recipe: RecipeName = None,
-    column: Column = None,
     overwrite: Overwrite = False,
-    seed: Seed = 0,
-    device: Device = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    asked: ModelOptions,
 ) -> None:
-    """Find texts that are nearer to each other than unrelated texts get, and keep one of each group.
+    """Find texts that are nearer to each other than unrelated texts are, and keep one of each group.
 
     bertflow duplicates corpus.jsonl --column text -o cleaned/
 
     bertflow duplicates test.txt --against train.txt
     """
-    progress = start(quiet)
+    progress = start(asked.quiet)
     from bertflow.corpus import find_duplicates
 
-    given = read_text_file(texts, column)
-    other = read_text_file(against, column) if against else None
+    given = read_text_file(texts, asked.column)
+    other = read_text_file(against, asked.column) if against else None
     files = {} if output is None else {name: output / f"{name}{end}" for name, end in _names(given).items()}
     for file in files.values():
         check_output_file(file, [texts, against], overwrite=overwrite)
     both = [*given.texts, *(other.texts if other else ())]
     result = find_duplicates(
         given.texts,
-        model_for(both, model, encoder, pooling, recipe, seed, device, progress),
+        model_for(both, asked, progress),
         against=other.texts if other else None,
         expect_false=expect_false,
         keep=keep,
-        random_state=seed,
+        random_state=asked.seed,
         show_progress_bar=progress,
     )
     if files:
@@ -80,7 +73,7 @@ def duplicates(
         )
         write_rows(files["removed"], [_pair(pair, given, other or given) for pair in result.removed])
         write_rows(files["pairs"], [_pair(pair, given, other or given) for pair in result.pairs])
-    if as_json:
+    if asked.as_json:
         print_json(_plain(result, given, other or given))
         return
     _show_duplicates(result, given, other or given)
@@ -88,15 +81,18 @@ def duplicates(
         say(f"Written to {escape(str(output))}: {', '.join(path.name for path in files.values())}")
 
 
+@grouped
 def cluster(
     texts: Corpus,
+    *,
     k: Annotated[
-        int | None, typer.Option("--groups", "-k", help="How many groups; default: as many as are found.")
+        int | None,
+        typer.Option("--groups", "-k", help="How many groups; by default the number is found from the texts."),
     ] = None,
     apart: Annotated[
         float,
         typer.Option(
-            help="Where the number is found: groups stay apart that are as near as this share of unrelated pairs."
+            help="Without --groups: two groups stay apart where this share of unrelated pairs is as near as they are."
         ),
     ] = 0.1,
     output: Annotated[
@@ -108,36 +104,28 @@ def cluster(
             show_default=False,
         ),
     ] = None,
-    model: Model = None,
-    encoder: EncoderName = "mini",
-    pooling: PoolingName = None,
-    recipe: RecipeName = None,
-    column: Column = None,
     overwrite: Overwrite = False,
-    seed: Seed = 0,
-    device: Device = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    asked: ModelOptions,
 ) -> None:
-    """Put texts into groups, named by words that tell them apart and by their most central texts.
+    """Put texts into groups, and name each group by its typical words and its most central texts.
 
     bertflow cluster corpus.txt -o grouped.csv
     """
-    progress = start(quiet)
+    progress = start(asked.quiet)
     from bertflow.corpus import find_clusters
 
     if output is not None:
         if output.suffix.lower() not in WRITTEN:
-            raise InputError(f"{output} is to hold rows with columns, so it ends in {' or '.join(WRITTEN)}.")
+            raise InputError(f"{output} will hold rows with columns, so its name must end in {' or '.join(WRITTEN)}.")
         check_output_file(output, [texts], overwrite=overwrite)
-    given = read_text_file(texts, column)
-    fitted = model_for(given.texts, model, encoder, pooling, recipe, seed, device, progress)
-    result = find_clusters(given.texts, fitted, k=k, apart=apart, random_state=seed)
+    given = read_text_file(texts, asked.column)
+    fitted = model_for(given.texts, asked, progress)
+    result = find_clusters(given.texts, fitted, k=k, apart=apart, random_state=asked.seed)
     if output is not None:
         names = [group.name for group in result.groups]
         columns = [{"cluster": label, "cluster_name": names[label]} for label in result.labels]
         write_rows(output, [row | added for row, added in zip(given.rows, columns, strict=True)])
-    if as_json:
+    if asked.as_json:
         found = result.to_dict()
         for group in found["groups"]:
             group["central"] = [{"line": given.lines[row], "text": given.texts[row]} for row in group["central"]]
@@ -153,7 +141,9 @@ def cluster(
         for one in result.groups
     ]
     table(None, ("", "texts", "telling words", "central texts"), rows, text_last=True)
-    say(f"[dim]{len(given.texts)} texts in {len(rows)} groups{', their number found' if result.found else ''}.[/]")
+    say(
+        f"[dim]{len(given.texts)} texts in {len(rows)} groups{', a number found from the texts' if result.found else ''}.[/]"
+    )
 
 
 def _names(given: TextFile) -> dict[str, str]:
