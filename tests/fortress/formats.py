@@ -6,6 +6,7 @@ the format carries checksums, so that a damaged file may not give another result
 
 import importlib
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -177,8 +178,6 @@ def read_binary_word_vectors(folder: Path) -> Any:
 
 
 def _copy_of_tiny(folder: Path, tiny: Path) -> None:
-    import shutil
-
     shutil.copytree(tiny, folder, dirs_exist_ok=True)
 
 
@@ -233,6 +232,13 @@ for _recipe in ("whitening", "natsv-1", "flow", "best", "static"):
 attacked("model with its encoder", _model("whitening-half", bundle_encoder=True), hashed=True)(_read_model)
 
 
+def _old_model(folder: Path, tiny: Path) -> None:
+    shutil.copytree(Path(__file__).parents[1] / "fixtures" / "version-0.1" / "best", folder / "model")
+
+
+attacked("model of version 0.1", _old_model, hashed=False)(_read_model)
+
+
 @attacked("model's card and results", _model("whitening"), hashed=False)
 def add_to_card(folder: Path) -> Any:
     from bertflow.storage import model_folder
@@ -282,6 +288,31 @@ def read_cache(folder: Path) -> Any:
     from bertflow.storage.vector_cache import CachedEncoder
 
     return CachedEncoder(_encode_for_cache, "one", folder).encode(TEXTS)
+
+
+def _vector_file(name: str) -> Make:
+    def make(folder: Path, tiny: Path) -> None:
+        from bertflow.storage.vector_files import write_vectors
+
+        write_vectors(folder / name, np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32))
+
+    return make
+
+
+def _vectors_of(name: str) -> Callable[[Path], Any]:
+    def read(folder: Path) -> Any:
+        from bertflow.storage.vector_files import holds_vectors, read_vectors
+
+        return holds_vectors(folder / name), np.asarray(read_vectors(folder / name))
+
+    return read
+
+
+for _name in ("v.npy", "v.npz", "v.safetensors"):
+    attacked(f"vectors {_name}", _vector_file(_name), hashed=False)(_vectors_of(_name))
+attacked("vectors v.parquet", _vector_file("v.parquet"), hashed=False, needs=("pyarrow.parquet",))(
+    _vectors_of("v.parquet")
+)
 
 
 # --- for other programs ------------------------------------------------------------------------------------------------

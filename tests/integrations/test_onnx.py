@@ -31,6 +31,7 @@ from bertflow.data import sample_sentences
 from bertflow.integrations import onnx_graph
 from bertflow.integrations.onnx import export_onnx
 from bertflow.integrations.onnx_graph import WholeModel, calibrator_module
+from bertflow.storage.checksums import sealed
 
 for _package in ("onnx", "onnxscript", "onnxruntime"):
     pytest.importorskip(_package, reason="ONNX needs pip install 'bertflow[onnx]'")
@@ -304,7 +305,7 @@ def _sign(folder: Path) -> None:
     """Write the checksum of what is there now, so that only its content is wrong."""
     config = json.loads((folder / "config.json").read_text())
     config["sha256"]["model.onnx"] = hashlib.sha256((folder / "model.onnx").read_bytes()).hexdigest()
-    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps(sealed(config)))
 
 
 def _cut(folder: Path) -> None:
@@ -330,7 +331,7 @@ def _change(**values):
         (lambda folder: (folder / "config.json").write_text("{"), "config.json is damaged"),
         (lambda folder: (folder / "config.json").write_text("[]"), "was not written by `bertflow export onnx`"),
         (_change(format="bertflow"), "It is a model for PyTorch: export it first"),
-        (_change(format_version=2), "pip install --upgrade bertflow"),
+        (_change(format_version=3), "pip install --upgrade bertflow"),
         (_change(kind="text"), "holds a whole model: load it with OnnxModel"),
         (shutil.rmtree, "does not exist"),
     ],

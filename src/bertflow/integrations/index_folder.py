@@ -14,11 +14,11 @@ from bertflow.errors import ModelFolderError
 from bertflow.integrations.faiss_transforms import load_faiss, reason
 from bertflow.model import BertFlow
 from bertflow.storage.atomic import atomic_folder, recover
-from bertflow.storage.checksums import checksum, verify
+from bertflow.storage.checksums import SEAL, check_seal, checksum, sealed, verify
 from bertflow.version import __version__
 
 FORMAT = "bertflow-index"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 2: config.json has a seal
 CONFIG, INDEX, TEXTS, OFFSETS, MODEL = "config.json", "index.faiss", "texts.jsonl", "texts.offsets.npy", "model"
 CHECKED = (INDEX, TEXTS, OFFSETS, f"{MODEL}/{CONFIG}")  # the last one vouches for the model's weights
 
@@ -72,7 +72,7 @@ def save(
             "report": report,
             "sha256": {name: checksum(temporary / name) for name in CHECKED},
         }
-        (temporary / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        (temporary / CONFIG).write_text(json.dumps(sealed(config), indent=2) + "\n", encoding="utf-8")
     return target
 
 
@@ -116,7 +116,7 @@ def _config(folder: Path) -> dict[str, Any]:
         raise ModelFolderError(f"{folder} {what}: it is not a search index. `bertflow index build` makes one.")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelFolderError(
             f"{path} is damaged ({error}): copy the folder again, or build the index anew."
         ) from None
@@ -126,9 +126,11 @@ def _config(folder: Path) -> dict[str, Any]:
             "`bertflow index build TEXTS OUTPUT --model MODEL` makes an index."
         )
     version = config.get("format_version")
-    if not isinstance(version, int) or version > FORMAT_VERSION:
+    if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
         raise ModelFolderError(
             f"{path} has format version {version}, written by bertflow {config.get('bertflow_version')}; this is bertflow "
             f"{__version__}, which reads up to {FORMAT_VERSION}. Run  pip install --upgrade bertflow"
         )
+    if version > 1 or SEAL in config:
+        check_seal(config, path, "copy the folder again, or build the index again")
     return config

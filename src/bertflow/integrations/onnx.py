@@ -38,7 +38,7 @@ from bertflow.integrations.onnx_model import (
 )
 from bertflow.model import BertFlow
 from bertflow.storage.atomic import atomic_folder
-from bertflow.storage.checksums import checksum
+from bertflow.storage.checksums import checksum, sealed
 from bertflow.version import __version__
 
 
@@ -285,7 +285,7 @@ def _write_config(folder: Path, settings: dict[str, Any], precision: str = "floa
     files = sorted(file for file in folder.iterdir() if file.name != CONFIG)
     head = {"format": FORMAT, "format_version": FORMAT_VERSION, "bertflow_version": __version__}
     tail = {"precision": precision, "opset": OPSET, "sha256": {file.name: checksum(file) for file in files}}
-    (folder / CONFIG).write_text(json.dumps(head | settings | tail, indent=2) + "\n", encoding="utf-8")
+    (folder / CONFIG).write_text(json.dumps(sealed(head | settings | tail), indent=2) + "\n", encoding="utf-8")
 
 
 def _refuse_foreign(folder: Path) -> None:

@@ -19,12 +19,12 @@ import numpy as np
 
 from bertflow.arrays import Matrix, as_matrix, unit_rows
 from bertflow.errors import InputError, ModelFolderError, TruncationWarning, require
-from bertflow.storage.checksums import verify
+from bertflow.storage.checksums import SEAL, check_seal, verify
 from bertflow.texts import batches_by_length, check_sentences
 from bertflow.version import __version__
 
 FORMAT = "bertflow-onnx"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 2: config.json has a seal
 CONFIG, GRAPH, TOKENIZER = "config.json", "model.onnx", "tokenizer.json"
 TEXT, CALIBRATOR = "text", "calibrator"  # kinds of artefact
 TOKEN_BUDGET = 2048  # tokens a batch, padding included: as Encoder on a CPU
@@ -174,7 +174,8 @@ def load_config(folder: str | Path, kind: str) -> dict[str, Any]:
     if config.get("format") != FORMAT:
         hint = " It is a model for PyTorch: export it first." if config.get("format") == "bertflow" else ""
         raise ModelFolderError(f"{folder} was not written by `bertflow export onnx`.{hint}")
-    if not isinstance(config.get("format_version"), int) or config["format_version"] > FORMAT_VERSION:
+    version = config.get("format_version")
+    if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
         raise ModelFolderError(
             f"{folder} was written by bertflow {config.get('bertflow_version')}; this is {__version__}, which is older. "
             "Run  pip install --upgrade bertflow"
@@ -190,6 +191,8 @@ def load_config(folder: str | Path, kind: str) -> dict[str, Any]:
 def _check_files(folder: Path, config: dict[str, Any], needed: Sequence[str]) -> None:
     """Refuse a folder whose files are not those that were exported, or whose configuration cannot be true."""
     sums, again = config.get("sha256"), "copy the whole folder again, or export again"
+    if config["format_version"] > 1 or SEAL in config:
+        check_seal(config, folder / CONFIG, again)
     numbers = ("dim", "max_length", "pad_token_id") if TOKENIZER in needed else ("dim", "dim_in")
     if not isinstance(sums, dict) or not set(needed) <= set(sums):
         raise ModelFolderError(f"{folder / CONFIG} does not vouch for {' and '.join(needed)}: {again}.")
@@ -212,7 +215,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise ModelFolderError(f"{folder} {what}: it is no exported model. `bertflow export onnx` makes one.")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelFolderError(f"{path} is damaged ({error}): copy the folder again, or export anew.") from None
     return config if isinstance(config, dict) else {}
 

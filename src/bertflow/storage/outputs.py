@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from zipfile import BadZipFile, ZipFile
 
 from bertflow.errors import InputError, ModelFolderError
 
@@ -67,26 +68,36 @@ def refuse_same_file(output: str | Path, inputs: Iterable[object]) -> None:
 
 
 def is_ours(path: Path) -> bool:
-    """Whether a file says of itself that bertflow wrote it: a page, or a table of texts and embeddings."""
+    """Whether a file says of itself that bertflow wrote it: a page, or vectors beside their texts; an .npy file cannot."""
     try:
         if path.stat().st_size == 0:
             return True
         if path.suffix == ".parquet":
-            return _parquet_is_ours(path)
+            return _are_our_columns(_columns_of_parquet(path))
+        if path.suffix == ".npz":
+            with ZipFile(path) as archive:
+                return _are_our_columns([name.removesuffix(".npy") for name in archive.namelist()])
         with path.open("rb") as file:
             head = file.read(1 << 16)
+            if path.suffix == ".safetensors":
+                return b'"bertflow-vectors"' in head
             if path.suffix == ".jsonl":
                 first = json.loads(head.splitlines()[0] if b"\n" in head else head + file.readline(1 << 26))
-                return isinstance(first, dict) and list(first) == ["text", "embedding"]
+                return isinstance(first, dict) and _are_our_columns(list(first))
         return path.suffix in (".html", ".htm") and b'<meta name="generator" content="bertflow' in head
-    except (OSError, ValueError, ImportError, IndexError, RecursionError):
+    except (OSError, ValueError, ImportError, IndexError, RecursionError, BadZipFile):
         return False
 
 
-def _parquet_is_ours(path: Path) -> bool:
+def _are_our_columns(names: list[str]) -> bool:
+    vectors = {"vectors", "embedding"} & set(names)
+    return len(vectors) == 1 and set(names) - vectors <= {"text", "id", "ids"}
+
+
+def _columns_of_parquet(path: Path) -> list[str]:
     import pyarrow.parquet
 
-    return pyarrow.parquet.read_schema(path).names == ["text", "embedding"]
+    return list(pyarrow.parquet.read_schema(path).names)
 
 
 def _same(a: Path, b: Path) -> bool:

@@ -25,7 +25,11 @@ def holds_vectors(path: str | Path, column: str | None = None) -> bool:
     file = Path(path)
     if file.suffix != ".parquet" or not file.is_file():
         return file.suffix in ARRAYS
-    schema = require("pyarrow.parquet", "parquet").read_schema(file)
+    parquet = require("pyarrow.parquet", "parquet")
+    try:
+        schema = parquet.read_schema(file)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file} is not a readable parquet file: {str(error)[:300]}. Write it again.") from None
     return any(_is_list(schema.field(name).type) for name in ([column] if column in schema.names else schema.names))
 
 
@@ -43,8 +47,8 @@ def read_vectors(path: str | Path, column: str | None = None) -> Matrix:
         found = _READ[file.suffix](file, column)
     except InputError:
         raise
-    except (OSError, ValueError, EOFError, KeyError, safetensors.SafetensorError) as error:
-        raise InputError(f"{file} cannot be read as vectors: {error}. Write it again.") from None
+    except Exception as error:  # of damaged files the libraries raise a dozen kinds, Python's own parser's among them
+        raise InputError(f"{file} cannot be read as vectors: {str(error)[:300]}. Write it again.") from None
     if getattr(found, "ndim", 0) != 2 or found.dtype.kind != "f":
         what = f"{found.dtype} of shape {found.shape}" if hasattr(found, "dtype") else type(found).__name__
         raise InputError(f"{file} holds {what}; vectors are floating-point numbers with two axes (n, d).")
@@ -114,7 +118,7 @@ def _write_npz(file: Path, vectors: Any, names: Mapping[str, Sequence[Any]]) -> 
 
 
 def _write_safetensors(file: Path, vectors: Any, names: Mapping[str, Sequence[Any]]) -> None:
-    safetensors.numpy.save_file({VECTORS: np.ascontiguousarray(vectors)}, file)
+    safetensors.numpy.save_file({VECTORS: np.ascontiguousarray(vectors)}, file, {"format": "bertflow-vectors"})
 
 
 def _write_jsonl(file: Path, vectors: Any, names: Mapping[str, Sequence[Any]]) -> None:
