@@ -278,6 +278,75 @@ def test_wrapping():
     assert template.wrap([7, 8]) == [1, 2, 7, 8, 3, 7, 8]
 
 
+# --- exports
+
+EXPORTED = {"gpt2": ["{text}:", 'a "{text}" b:', "so {text}"], "bert": ["{text} a {mask}", "the {mask}, {text}"]}
+
+
+@pytest.mark.parametrize(("kind", "prompt"), [(kind, prompt) for kind in EXPORTED for prompt in EXPORTED[kind]])
+@pytest.mark.parametrize("layer", [None, -2])
+def test_the_exported_tokenizer_and_module_are_the_view(load, kind, prompt, layer):
+    view = Prompt(prompt, layer=layer, subtract_bias=False).fit(load(kind), ())
+    encoder = view.as_encoder()
+    inputs = encoder.tokenizer(TEXTS, padding=True, return_tensors="pt", return_token_type_ids=False)
+    with torch.inference_mode():
+        states = encoder.model(**inputs, output_hidden_states=True).hidden_states
+        found = view.as_module(0)(states, inputs["input_ids"], inputs["attention_mask"])
+    np.testing.assert_allclose(found, view.encode(TEXTS), atol=1e-5)
+    long = encoder.tokenizer("x " * 99, truncation=True)["input_ids"]
+    template = view.reading.templates[0]
+    assert len(long) == encoder.max_length
+    assert long[len(long) - len(template.pieces[1]) :] == list(template.pieces[1])
+
+
+@pytest.mark.parametrize("view", [Prompt(["{text}:", "{text};"]), Contrast("{text}:", "{text};"), Echo(TWICE)])
+def test_what_takes_several_readings_is_not_exported(load, view):
+    with pytest.raises(InputError, match="several readings"):
+        view.fit(load("gpt2"), ()).as_module(0)
+    with pytest.raises(InputError, match="several readings"):
+        Prompt("{text} {mask}").fit(load("bert"), ()).as_encoder()
+
+
+@pytest.mark.parametrize(("prompt", "layer", "stock"), [("{text}:", None, True), ("a {text}=", -2, False)])
+def test_sentence_transformers_put_texts_into_the_prompt(tiny, sentences, tmp_path, prompt, layer, stock):
+    library = pytest.importorskip("sentence_transformers", exc_type=ImportError)
+    from bertflow import to_sentence_transformer
+
+    parts = [Part(Prompt(prompt, layer=layer), Whitening(alpha=0.5))]
+    model = BertFlow.fit(sentences[:100], tiny("gpt2"), parts=parts, device="cpu")
+    exported = to_sentence_transformer(model)
+    np.testing.assert_allclose(exported.encode(TEXTS), model.encode(TEXTS), atol=1e-4)
+    exported.save_pretrained(str(tmp_path / "model"))
+    again = library.SentenceTransformer(str(tmp_path / "model"), device="cpu", trust_remote_code=not stock)
+    np.testing.assert_allclose(again.encode(TEXTS), model.encode(TEXTS), atol=1e-4)
+    assert stock == all(type(module).__module__.startswith("sentence_transformers.") for module in exported)
+
+
+def test_onnx_puts_texts_into_the_prompt(tiny, sentences, tmp_path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    from bertflow import OnnxModel
+    from bertflow.integrations.onnx import export_onnx
+
+    parts = [Part(Prompt('a "{text}" b:'), Whitening(alpha=0.5))]
+    model = BertFlow.fit(sentences[:100], tiny("gpt2"), parts=parts, device="cpu")
+    export_onnx(model, tmp_path / "onnx")
+    runtime = OnnxModel.from_pretrained(tmp_path / "onnx")
+    np.testing.assert_allclose(runtime.encode(TEXTS), model.encode(TEXTS), atol=1e-3)
+
+
+def test_a_prompt_beside_other_parts_is_not_exported(tiny, sentences):
+    from bertflow import to_sentence_transformer
+
+    two = [Part(Pooled("mean"), Whitening()), Part(Prompt("{text}:"), Whitening())]
+    model = BertFlow.fit(sentences[:100], tiny("gpt2"), parts=two, device="cpu")
+    with pytest.raises(InputError, match="beside other parts cannot be exported"):
+        to_sentence_transformer(model)
+
+
+# --- the command line
+
+
 @pytest.fixture
 def corpus(sentences, tmp_path):
     file = tmp_path / "corpus.txt"

@@ -176,6 +176,10 @@ class View(BaseEstimator):
         """
         raise InputError(f"{type(self).__name__} has no torch form, so it cannot be exported.")
 
+    def as_encoder(self) -> Any:
+        """Return the encoder whose tokenizer makes the tokens that ``as_module`` reads; None: the model's own."""
+        return None
+
     def as_table(self) -> TokenRows | None:
         """Return the rows whose weighted means the vectors are; None where they are nothing like that."""
         return None
@@ -230,6 +234,17 @@ def encode_views(
     alone = {id(view): view for view in views if view.reading is None}
     found |= {key: view.encode(texts, show_progress_bar=show_progress_bar) for key, view in alone.items()}
     return [found[id(view)] for view in views]
+
+
+def exported_encoder(views: Sequence[View], encoder: Any) -> Any:
+    """Return the encoder that an export of these views takes; all of them have to read the same tokens."""
+    own = [found for view in views if (found := view.as_encoder()) is not None]
+    if own and len(views) > 1:
+        raise InputError(
+            "A prompt beside other parts cannot be exported: an export reads a text once, either in the prompt or without it. "
+            "Export a model of one part, such as recipe='prompt-half'."
+        )
+    return own[0] if own else encoder
 
 
 class Deferred:

@@ -8,14 +8,22 @@ them into it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bertflow.encoders.base import Deferred, Reading, Template, TextEncoder, View
+from bertflow.encoders.prompt_modules import PromptedTokens, lone_template, prompting_encoder
 from bertflow.encoders.token_table import surrounding_ids
 from bertflow.errors import InputError
 
+if TYPE_CHECKING:
+    from typing import Self
+
+logger = logging.getLogger(__name__)
+
+SMALL = 50_000_000  # parameters; with mini's 9 million every prompt lost
 TEXT, MASK = "{text}", "{mask}"
 MASKED, DECODER = "masked", "decoder"  # what Encoder.architecture says
 PROMPTS = {
@@ -33,6 +41,18 @@ class Prompted(View):
     """What all views have in common that put a text into a template."""
 
     layer: int | None
+
+    def fit(self, encoder: TextEncoder, texts: Iterable[str], *, show_progress_bar: bool = False) -> Self:
+        """Bind the view to an encoder; a small one is told of."""
+        super().fit(encoder, texts, show_progress_bar=show_progress_bar)
+        size = sum(parameter.numel() for parameter in self.encoder.model.parameters())
+        if size < SMALL:
+            logger.warning(
+                "%s has %d million parameters: prompts lose there, they want 100 million or more (results/decoders.md).",
+                encoder.name,
+                size // 1_000_000,
+            )
+        return self
 
     def _bind(self, encoder: TextEncoder, show_progress_bar: bool) -> None:
         if not hasattr(encoder, "encode_views"):
@@ -57,6 +77,16 @@ class Prompted(View):
 
     def _reading(self) -> Reading:
         raise NotImplementedError
+
+    def as_encoder(self) -> Any:
+        """Return a copy of the encoder whose tokenizer puts every text into the prompt."""
+        return prompting_encoder(self.encoder, lone_template(self._reading(), type(self).__name__))
+
+    def as_module(self, pad_token_id: int) -> PromptedTokens:
+        """Return what reads the tokens of ``as_encoder``."""
+        reading = self._reading()
+        template = lone_template(reading, type(self).__name__)
+        return PromptedTokens(reading.pooling, self._layers(), template.pieces, template.place)
 
     def _of_one_token(
         self, prompts: Sequence[tuple[str, float]], architecture: str, subtract_bias: bool | None = None

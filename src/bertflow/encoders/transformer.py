@@ -236,7 +236,7 @@ class Encoder:
             # A tokenizer without special tokens gives an empty text no token at all, and there is no vector of nothing.
             return [ids or [self.tokenizer.pad_token_id] for ids in rows], cut
         limit = self._longest_text(template)
-        rows, cut = self._tokens([template.lead + text for text in texts], limit, special=False)
+        rows, cut = self._tokens([text and template.lead + text for text in texts], limit, special=False)
         if any(cut) and not template.cuts:
             raise InputError(
                 f"The text {texts[cut.index(True)]!r:.60} is too long to be read {template.copies} times: of each text {limit} "

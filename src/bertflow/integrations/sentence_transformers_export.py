@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bertflow.arrays import Matrix, unit_rows
 from bertflow.calibrators import Calibrator
-from bertflow.encoders.base import Reading
+from bertflow.encoders.base import Reading, exported_encoder
 from bertflow.encoders.pooling import POOLINGS
 from bertflow.encoders.sentence_transformer import SentenceTransformerEncoder
 from bertflow.errors import InputError, TruncationWarning, require
@@ -151,13 +151,19 @@ def _transformer(model: BertFlow) -> Any:
             f"The encoder {model.encoder.name!r} is a {type(model.encoder).__name__}; only a transformer or a "
             "SentenceTransformer can become a SentenceTransformer."
         )
-    return model.encoder
+    return exported_encoder([part.view for part in model.parts], model.encoder)
 
 
 def _is_stock(part: Part) -> bool:
     """Whether stock modules pool as a part's view does."""
     reading = part.view.reading
-    return reading is not None and reading == Reading(reading.pooling) and POOLINGS[reading.pooling].reduce in STOCK
+    if reading is None or POOLINGS[reading.pooling].reduce not in STOCK:
+        return False
+    ends = all(one.place == (one.copies, len(one.pieces[-1]) - 1) for one in reading.templates)
+    plain = reading._replace(templates=(), layers=None) == Reading(reading.pooling)
+    return (
+        plain and ends and reading.layers in (None, POOLINGS[reading.pooling].layers)
+    )  # a prompt ends where it is read
 
 
 def _extended(model: Any, calibrator: Calibrator, name: str, hub_id: str | None = None) -> Any:
