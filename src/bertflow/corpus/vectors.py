@@ -22,12 +22,17 @@ class Model(Protocol):
         """Map n texts to (n, d)."""
 
 
-def unit_vectors(texts: Sequence[str], model: Model) -> Matrix:
-    """Return a model's vectors of n texts, float32, at length one (n, d)."""
+def model_vectors(texts: Sequence[str], model: Model) -> Matrix:
+    """Return a model's vectors of n texts (n, d), checked."""
     vectors = as_matrix(model.encode(check_sentences(texts)), "the model's vectors")
     if len(vectors) != len(texts):
         raise InputError(f"{len(texts)} texts gave {len(vectors)} vectors; one each was expected.")
-    return checked_units(vectors)
+    return vectors
+
+
+def unit_vectors(texts: Sequence[str], model: Model) -> Matrix:
+    """Return a model's vectors of n texts, float32, at length one (n, d)."""
+    return checked_units(model_vectors(texts, model))
 
 
 def checked_units(vectors: object, name: str = "vectors") -> Matrix:
@@ -42,13 +47,18 @@ def distinct(texts: Sequence[str]) -> tuple[list[str], Indices]:
     return list(number), np.array(rows, dtype=np.int64)
 
 
-def given_units(given: list[str], number: Indices, model: Model | None, vectors: object) -> Matrix:
-    """Return unit vectors (n, d) of distinct texts, by a model or out of those given for all texts."""
+def given_vectors(given: list[str], number: Indices, model: Model | None, vectors: object) -> Matrix:
+    """Return vectors (n, d) of distinct texts, by a model or out of those given for all texts."""
     if (model is None) == (vectors is None):
         raise InputError("Texts come with a model that encodes them, or with their vectors: give one of the two.")
     if model is not None:
-        return unit_vectors(given, model)
-    rows = checked_units(vectors)
+        return model_vectors(given, model)
+    rows = as_matrix(vectors, "vectors")
     if len(rows) != len(number):
         raise InputError(f"{len(number)} texts came with {len(rows)} vectors; one each was expected.")
     return rows[np.unique(number, return_index=True)[1]]
+
+
+def given_units(given: list[str], number: Indices, model: Model | None, vectors: object) -> Matrix:
+    """Return the same at length one."""
+    return checked_units(given_vectors(given, number, model, vectors))
