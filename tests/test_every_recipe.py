@@ -24,9 +24,11 @@ from bertflow import (
     write_report,
 )
 from bertflow.arrays import unit_rows
+from bertflow.encoders.base import encode_views
 from bertflow.evaluation import PairSet, PairTask, evaluate_task
 from bertflow.evaluation.comparison import compare_recipes
 from bertflow.recipes import RAW, check_recipe, make_parts
+from bertflow.runtime.portable import load_calibrator
 
 EVERY = [*(name.replace("K", "4") for name in recipes()), "whitening-half@cls"]
 FLOWS = {name for name in EVERY if name.startswith("flow")}  # densities
@@ -96,7 +98,7 @@ def test_vectors(fitted, name):
 def test_saved_loaded_and_fitted_again_it_is_the_same(fitted, encoder, sentences, tmp_path, name):
     model, expected = fitted(name), fitted(name).encode(TEXTS)
     loaded = copied(model, tmp_path / "model")
-    np.testing.assert_array_equal(loaded.encode(TEXTS), expected)
+    same(loaded.encode(TEXTS), expected)  # perhaps without torch
     assert (loaded.fingerprint, loaded.recipe, loaded.dim) == (model.fingerprint, model.recipe, model.dim)
     if name not in FLOWS:  # whose training has tests of its own, and takes its time
         assert BertFlow.fit(sentences, encoder, recipe=name, random_state=0).fingerprint == model.fingerprint
@@ -164,6 +166,14 @@ def test_onnx(fitted, name):
     with torch.inference_mode():
         found = WholeModel(model, tokenizer.pad_token_id).eval()(batch["input_ids"], batch["attention_mask"])
     same(found.numpy(), model.encode([*TEXTS, ""]))
+
+
+@every
+def test_numpy_alone(fitted, tmp_path, name):
+    model = fitted(name)
+    views = encode_views([part.view for part in model.parts], TEXTS)
+    calibrator = load_calibrator(model.save_pretrained(tmp_path / "model"))
+    same(calibrator.transform(np.hstack(views)), model.encode(TEXTS))
 
 
 @every

@@ -14,11 +14,11 @@ FLOORS: list[set[str]] = [
     {"version", "errors", "arrays", "moments", "texts", "data"},
     {"storage"},
     {"flows", "encoders"},
-    {"calibrators"},
+    {"calibrators", "runtime"},
     {"parts"},
     {"recipes", "saving"},
     {"model"},
-    {"evaluation", "runtime", "scale", "corpus"},
+    {"evaluation", "scale", "corpus"},
     set(),  # every room not named here, such as integrations: it stands on the model, and only the cli on it
     {"cli"},
     {"__main__"},

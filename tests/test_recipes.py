@@ -99,7 +99,7 @@ def test_aliases_are_another_name(alias):
     [("whitning", "whitening"), ("flows", "flow"), ("bset", "best"), ("statik", "static"), ("Whitening", "whitening")],
 )
 def test_a_typo_is_told_before_any_model_is_loaded(typo, nearest, monkeypatch):
-    monkeypatch.setattr("bertflow.model.as_encoder", None)  # a load would fail on it
+    monkeypatch.setattr("bertflow.encoders.choosing.as_encoder", None)  # a load would fail on it
     with pytest.raises(
         InputError, match=rf"Unknown recipe '{typo}' \(did you mean '{nearest}'\?\); known are: raw, sn,"
     ):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import yaml
-from huggingface_hub import ModelCard, ModelHubMixin
+from huggingface_hub import ModelCard
 
 from bertflow import (
     BertFlow,
@@ -336,7 +336,6 @@ def test_pushing_saves_whole_and_uploads(model, monkeypatch):
         return "address"
 
     monkeypatch.setattr(model_folder, "push", push)
-    assert isinstance(model, ModelHubMixin)
     assert model.push_to_hub("me/model", bundle_encoder=True, private=True, token="secret") == "address"
     assert (seen["repo_id"], seen["private"], seen["token"], seen["bundle"]) == ("me/model", True, "secret", True)
     assert seen["config"]["training"] == model.training

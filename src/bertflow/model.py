@@ -9,21 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from bertflow.arrays import Matrix, as_matrix, cosine_of_pairs, quantized, unit_rows
-from bertflow.calibrators import Calibrator
-from bertflow.encoders.base import Deferred, TextEncoder, encode_views
-from bertflow.encoders.choosing import as_encoder
 from bertflow.errors import InputError
-from bertflow.parts import Part, encode_parts, fit_parts, identity_of, lone_part
-from bertflow.recipes import choose_parts
 from bertflow.saving import SavedModel
-from bertflow.storage.cards import Result, measured, merged
 from bertflow.texts import check_sentences
 
 if TYPE_CHECKING:
-    from bertflow.evaluation import Score
+    from bertflow.calibrators import Calibrator
+    from bertflow.parts import Part
 
 logger = logging.getLogger(__name__)
 
@@ -67,11 +61,16 @@ class BertFlow(SavedModel):
         parts: Sequence[Part] | None = None,
         recipe: str | None = None,
     ) -> None:
-        self.encoder: TextEncoder = encoder if isinstance(encoder, Deferred) else as_encoder(encoder)
+        from sklearn.utils.validation import check_is_fitted
+
+        from bertflow.encoders.base import Deferred
+        from bertflow.encoders.choosing import as_encoder
+        from bertflow.parts import lone_part
+
+        self.encoder = encoder if isinstance(encoder, Deferred) else as_encoder(encoder)
         self.training = training or {}
         self.recipe = recipe
-        self.results: list[Result] = []
-        self.card: dict[str, Any] = {}
+        self.results, self.card = [], {}
         if (calibrator is None) == (parts is None):
             raise InputError("A model is made of an encoder and a fitted calibrator, or of an encoder and parts=[…].")
         self.parts = list(parts or ()) or [lone_part(self.encoder, _calibrator_of(calibrator))]
@@ -116,6 +115,10 @@ class BertFlow(SavedModel):
         Example:
             >>> BertFlow.fit(corpus, "bert-base-uncased", recipe="flow")  # doctest: +SKIP
         """
+        from bertflow.encoders.choosing import as_encoder
+        from bertflow.parts import fit_parts
+        from bertflow.recipes import choose_parts
+
         chosen, fresh = choose_parts(
             encoder,
             pooling=pooling,
@@ -150,6 +153,8 @@ class BertFlow(SavedModel):
             sentences: Text like the text to be compared later, a hundred sentences or more; repeated ones count once.
             show_progress_bar: Show progress of encoding.
         """
+        from bertflow.encoders.base import encode_views
+
         for part in self.parts:
             if not hasattr(part.calibrator, "partial_fit"):
                 raise InputError(
@@ -177,11 +182,15 @@ class BertFlow(SavedModel):
     @property
     def dim(self) -> int:
         """Dimensions of the calibrated vectors."""
-        return sum(part.calibrator.dim for part in self.parts)
+        return self._light.dim if self._light else sum(part.calibrator.dim for part in self.parts)
 
     @property
     def fingerprint(self) -> str:
         """Identify views and calibrators: equal fingerprints give equal vectors."""
+        if self._light and self._light.fingerprint:
+            return self._light.fingerprint
+        from bertflow.parts import identity_of
+
         known = [*(part.view.fingerprint for part in self.parts), identity_of(self.parts)["sha256"]]
         return hashlib.sha256(" ".join(known).encode()).hexdigest()[:32]
 
@@ -242,7 +251,7 @@ class BertFlow(SavedModel):
         if device is not None:
             self.to(device)
         texts = _listed(sentences)
-        vectors = encode_parts(self.parts, texts, batch_size=batch_size, show_progress_bar=show_progress_bar)
+        vectors = self._encode(texts, batch_size=batch_size, show_progress_bar=show_progress_bar)
         if normalize_embeddings:
             vectors = unit_rows(vectors)
         vectors = quantized(vectors, precision)
@@ -295,16 +304,6 @@ class BertFlow(SavedModel):
             part.calibrator.to(device)
         return self
 
-    def add_result(self, dataset: str, score: Score, split: str | None = "test") -> None:
-        """Keep a measured score with the model: it goes into config.json and, as ``model-index``, into the model card.
-
-        Args:
-            dataset: Its name, such as ``"STS-B"``.
-            score: What ``bertflow.evaluation.evaluate_task(task, model.encode)`` returned.
-            split: Which part of the data set, if it has parts.
-        """
-        self.results = merged(self.results, [measured(dataset, score, split)])
-
     def _vectors(self, *texts_or_vectors: Any) -> list[Matrix]:
         """Return calibrated vectors (n, d) for texts, or check those that came."""
         found = []
@@ -320,12 +319,16 @@ class BertFlow(SavedModel):
         return found
 
     def __repr__(self) -> str:
-        parts = ", ".join(f"{part.view!r} -> {part.calibrator!r}" for part in self.parts)
         recipe = f"recipe={self.recipe!r}, " if self.recipe else ""
+        if self._light:
+            return f"BertFlow({recipe}{self._light!r}, dim={self.dim}, runtime={self.runtime!r})"
+        parts = ", ".join(f"{part.view!r} -> {part.calibrator!r}" for part in self.parts)
         return f"BertFlow(encoder={self.encoder.name!r}, {recipe}parts=[{parts}], dim={self.dim})"
 
 
 def _calibrator_of(given: Any) -> Calibrator:
+    from bertflow.calibrators import Calibrator
+
     if not isinstance(given, Calibrator):
         raise InputError(f"A calibrator was wanted, such as a fitted FlowCalibrator; got {type(given).__name__}.")
     return given

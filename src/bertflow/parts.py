@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +13,7 @@ from bertflow.calibrators import Calibrator
 from bertflow.encoders.base import View, encode_views
 from bertflow.encoders.views import Pooled
 from bertflow.errors import InputError
+from bertflow.storage.checksums import digest_states
 
 
 @dataclass
@@ -91,14 +90,10 @@ def join_parts(parts: Sequence[Part], views: Sequence[Matrix]) -> Matrix:
 
 def identity_of(parts: Sequence[Part]) -> dict[str, str]:
     """Return class and sha256 of fitted parts' calibrators; equal ones give equal vectors."""
-    digest, names = hashlib.sha256(), []
-    for part in parts:
-        settings, arrays = part.calibrator.get_state()
-        names.append(settings["class"])
-        digest.update(json.dumps([settings, part.scale], sort_keys=True, default=str).encode())
-        for name, array in sorted(arrays.items()):
-            digest.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
-    return {"class": " beside ".join(names), "sha256": digest.hexdigest()}
+    states = [part.calibrator.get_state() for part in parts]
+    scales = [part.scale for part in parts]
+    digest = digest_states((*state, scale) for state, scale in zip(states, scales, strict=True))
+    return {"class": " beside ".join(settings["class"] for settings, _ in states), "sha256": digest}
 
 
 def split_columns(parts: Sequence[Part], vectors: Matrix) -> list[Matrix]:

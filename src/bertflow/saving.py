@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from huggingface_hub import ModelCard, ModelHubMixin
-
-from bertflow.arrays import Matrix
-from bertflow.calibrators import Calibrator
-from bertflow.encoders.base import Deferred, TextEncoder, View
-from bertflow.encoders.choosing import as_encoder, load_encoder
 from bertflow.errors import InputError, ModelFolderError
-from bertflow.parts import Part
+from bertflow.runtime.light import LightParts, choose_runtime
 from bertflow.storage import model_folder
-from bertflow.storage.cards import Result, model_card
+from bertflow.storage.cards import Result, measured, merged, model_card
 
 if TYPE_CHECKING:
     from typing import Self
 
+    from huggingface_hub import ModelCard
 
-class SavedModel(ModelHubMixin):
-    """What a model does with disk and hub; ``BertFlow`` is the whole."""
+    from bertflow.arrays import Matrix
+    from bertflow.encoders.base import TextEncoder
+    from bertflow.evaluation import Score
+    from bertflow.parts import Part
+
+
+class SavedModel:
+    """What a model does with disk and hub; ``BertFlow`` is the whole.
+
+    A loaded model runs without torch where that gives the same vectors. Its encoder and its parts are then loaded when they
+    are asked for, and from then on they run.
+    """
 
     encoder: TextEncoder
     parts: list[Part]
@@ -32,23 +38,59 @@ class SavedModel(ModelHubMixin):
     recipe: str | None
     results: list[Result]
     card: dict[str, Any]
+    _light: LightParts | None = None
+    _load_whole: Callable[[], SavedModel]
 
-    # The mixin's save_pretrained deletes a config.json and then writes file by file, and its from_pretrained hands the
-    # config to __init__ unchecked; ours are whole or not at all, and strict.
+    def __getattr__(self, name: str) -> Any:
+        """Load with torch what a model that runs without it left out."""
+        if name not in ("encoder", "parts") or self._light is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        whole = self._load_whole()
+        self.encoder, self.parts, self._light = whole.encoder, whole.parts, None
+        return getattr(self, name)
 
-    def save_pretrained(self, folder: str | Path, *, bundle_encoder: bool = False) -> Path:  # type: ignore[override]
+    @property
+    def runtime(self) -> str:
+        """What runs the model: ``"numpy"``, ``"onnxruntime"`` or ``"torch"``."""
+        return "torch" if self._light is None else self._light.runtime
+
+    def _encode(self, texts: list[str], **options: Any) -> Matrix:
+        """Map n texts to calibrated vectors (n, k)."""
+        if self._light:
+            return self._light.encode(texts, **options)
+        from bertflow.parts import encode_parts
+
+        return encode_parts(self.parts, texts, **options)
+
+    def add_result(self, dataset: str, score: Score, split: str | None = "test") -> None:
+        """Keep a measured score with the model: it goes into config.json and, as ``model-index``, into the model card.
+
+        Args:
+            dataset: Its name, such as ``"STS-B"``.
+            score: What ``bertflow.evaluation.evaluate_task(task, model.encode)`` returned.
+            split: Which part of the data set, if it has parts.
+        """
+        self.results = merged(self.results, [measured(dataset, score, split)])
+
+    def save_pretrained(self, folder: str | Path, *, bundle_encoder: bool = False, runtime: str | None = None) -> Path:
         """Write the model to a folder, whole or not at all.
 
         Args:
             folder: Where; an earlier bertflow model there is replaced.
             bundle_encoder: Put the encoder's weights into it too; otherwise it is named and loaded again from where it was.
+            runtime: ``"onnx"``: put the encoder's ONNX graph into it too, so that the model runs without torch. Models of
+                ``"mini"``, whose graph ships with bertflow, and those without a transformer do so anyway.
         """
-        return self._save_pretrained(Path(folder), bundle_encoder)
-
-    def _save_pretrained(self, save_directory: Path, bundle_encoder: bool = False) -> Path:  # type: ignore[override]
+        if runtime not in (None, "onnx"):
+            raise InputError(f"Unknown runtime {runtime!r} to save for; it is 'onnx', or left out.")
         write = getattr(self.encoder, "save", None) if bundle_encoder else None
         if bundle_encoder and write is None:
             raise InputError(f"{type(self.encoder).__name__} has no save(folder), so it cannot be bundled.")
+        write_graph = None
+        if runtime and any(part.view.needs_encoder for part in self.parts):
+            from bertflow.runtime.graph_export import graph_writer
+
+            write_graph = graph_writer([part.view for part in self.parts])
         states = [part.calibrator.get_state()[1] for part in self.parts]
         arrays = {f"{i}.{name}": array for i, state in enumerate(states) for name, array in state.items()}
 
@@ -56,7 +98,7 @@ class SavedModel(ModelHubMixin):
             for i, part in enumerate(self.parts):
                 part.view.save(room / model_folder.PARTS / str(i))
 
-        return model_folder.save(save_directory, self._config(), arrays, write_views, write)
+        return model_folder.save(folder, self._config(), arrays, write_views, write, write_graph)
 
     def _config(self) -> dict[str, Any]:
         parts = [
@@ -88,10 +130,12 @@ class SavedModel(ModelHubMixin):
 
     def generate_model_card(self, name: str = "this folder") -> ModelCard:
         """Return the model card that is saved and pushed; ``name`` is what it says to load the model by."""
+        from huggingface_hub import ModelCard
+
         return ModelCard(model_card(self._config(), name))
 
     @classmethod
-    def from_pretrained(  # type: ignore[override]
+    def from_pretrained(
         cls,
         path_or_id: str | Path,
         *,
@@ -105,6 +149,7 @@ class SavedModel(ModelHubMixin):
         trust_remote_code: bool = False,
         accept_changed_encoder: bool = False,
         defer_encoder: bool = False,
+        runtime: str | None = None,
     ) -> Self:
         """Load a saved model.
 
@@ -121,38 +166,66 @@ class SavedModel(ModelHubMixin):
             trust_remote_code: Run Python code that comes with the encoder. Only if you have read it; it is never remembered.
             defer_encoder: Load the encoder only when it is needed, if at all: to calibrate vectors that are there already.
             accept_changed_encoder: Load also where the encoder has other weights or settings than the one of the fit.
+            runtime: ``"light"``: without torch, or an error that says why not. ``"torch"``: with it. Default: the lightest that
+                is here and gives the same vectors; ``repr`` tells which.
         """
         hub = {"revision": revision, "token": token, "cache_dir": cache_dir, "force_download": force_download}
         folder = model_folder.locate(path_or_id, local_files_only=local_files_only, **hub)
         options = {"device": device, "local_files_only": local_files_only, "trust_remote_code": trust_remote_code}
-        return cls._from_pretrained(folder, encoder, accept_changed_encoder, defer_encoder, options)
+        config, arrays = model_folder.load(folder)
+        free = encoder is None and not defer_encoder
+        light = choose_runtime(folder, config, arrays, device=device, runtime=runtime) if free else None
+        load = partial(cls._load, folder, config, encoder, accept_changed_encoder, defer_encoder, options)
+        return load() if light is None else cls._of_light(light, config, load)
 
     @classmethod
-    def _from_pretrained(  # type: ignore[override]
-        cls, folder: Path, encoder: Any, accept_changed_encoder: bool, defer_encoder: bool, options: dict[str, Any]
+    def _of_light(cls, light: LightParts, config: dict[str, Any], load: Callable[[], Self]) -> Self:
+        """Return a model that runs without torch until its parts are asked for."""
+        model = cls.__new__(cls)
+        model._light, model._load_whole = light, load
+        model.training, model.recipe = config.get("training") or {}, config.get("recipe")
+        model.card, model.results = config.get("card", {}), config.get("results", [])
+        return model
+
+    @classmethod
+    def _load(
+        cls,
+        folder: Path,
+        known: dict[str, Any],
+        encoder: Any,
+        accept_changed_encoder: bool,
+        defer_encoder: bool,
+        options: dict[str, Any],
     ) -> Self:
+        from bertflow.calibrators import Calibrator
+        from bertflow.encoders.base import Deferred, View
+        from bertflow.encoders.choosing import as_encoder, load_encoder
+
+        make: Any = cls
         config, arrays = model_folder.load(folder)
+        if config.get("sha256") != known.get("sha256"):
+            raise ModelFolderError(f"{folder} has changed since the model was loaded from it: load it again.")
         with model_folder.consistent(folder):
-            known = config.get("encoder")
-            if known is None and encoder is None:
+            named = config.get("encoder")
+            if named is None and encoder is None:
                 raise InputError("'encoder' is missing; for a calibrator alone, give encoder=…")
-            if known is None:
-                return cls(encoder, Calibrator.from_state(config["calibrator"], arrays, device=options["device"]))
-            encoder_name = known["name"]
+            if named is None:
+                return make(encoder, Calibrator.from_state(config["calibrator"], arrays, device=options["device"]))
+            encoder_name = named["name"]
             kinds = [View.registry.get(part["view"]["class"], View) for part in config["parts"]]
         needed = any(kind.needs_encoder for kind in kinds) and not defer_encoder
         given = as_encoder(encoder) if encoder is not None else None
-        if needed and given is None and "class" not in known:
+        if needed and given is None and "class" not in named:
             raise ModelFolderError(f"The model's encoder {encoder_name!r} is one of your own: give it with encoder=….")
         bundle = folder / model_folder.ENCODER if config.get("bundled_encoder") else None
-        load = partial(load_encoder, known, bundle, **options)
-        loaded = given or (load() if needed else Deferred(known, load))
+        load = partial(load_encoder, named, bundle, **options)
+        loaded = given or (load() if needed else Deferred(named, load))
         with model_folder.consistent(folder):
             model_folder.refuse_arrays_of_no_part(config, arrays)
             parts = [_load_part(folder, config, arrays, i, loaded, options) for i in range(len(kinds))]
-        model = cls(loaded, None, config.get("training"), parts=parts, recipe=config.get("recipe"))
+        model = make(loaded, None, config.get("training"), parts=parts, recipe=config.get("recipe"))
         model.card, model.results = config.get("card", {}), config.get("results", [])
-        if needed and loaded.fingerprint != known.get("fingerprint"):
+        if needed and loaded.fingerprint != named.get("fingerprint"):
             _changed_encoder(encoder_name, loaded.name, accept_changed_encoder)
             model.results = []
         return model
@@ -161,6 +234,10 @@ class SavedModel(ModelHubMixin):
 def _load_part(
     folder: Path, config: dict[str, Any], arrays: dict[str, Matrix], i: int, encoder: Any, options: dict[str, Any]
 ) -> Part:
+    from bertflow.calibrators import Calibrator
+    from bertflow.encoders.base import View
+    from bertflow.parts import Part
+
     known = config["parts"][i]
     view = View.load(model_folder.view_folder(folder, config, i), known["view"], encoder)
     own = model_folder.arrays_of_part(arrays, i)

@@ -28,9 +28,9 @@ from bertflow import (
     Whitening,
 )
 from bertflow.data import sample_sentences
-from bertflow.integrations import onnx_graph
 from bertflow.integrations.onnx import export_onnx
 from bertflow.integrations.onnx_graph import WholeModel, calibrator_module
+from bertflow.runtime import graph_export
 from bertflow.storage.checksums import sealed
 
 for _package in ("onnx", "onnxscript", "onnxruntime"):
@@ -251,7 +251,7 @@ def test_the_folder_is_whole_and_tells_nothing_of_this_machine(exported):
 
 
 def test_weights_beyond_two_gigabytes_lie_beside_the_graph(tmp_path, monkeypatch):
-    monkeypatch.setattr(onnx_graph, "ONE_FILE", 0)
+    monkeypatch.setattr(graph_export, "ONE_FILE", 0)
     x = np.random.default_rng(0).normal(size=(50, 40)).astype(np.float32)
     whitening = Whitening().fit(x)
     export_onnx(whitening, tmp_path / "a")

@@ -187,11 +187,9 @@ def test_folders_that_cannot_be_loaded(folder, tmp_path):
         ({"n_features_out": "many"}, "do not make a calibrator"),
     ],
 )
-def test_settings_that_do_not_fit_the_arrays(folder, tmp_path, change, sentence):
+def test_settings_that_do_not_fit_the_arrays(folder, tmp_path, change_config, change, sentence):
     shutil.copytree(folder, tmp_path / "m")
-    config = json.loads((tmp_path / "m" / "config.json").read_text(encoding="utf-8"))
-    config["parts"][0]["calibrator"] |= change
-    (tmp_path / "m" / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    change_config(tmp_path / "m", lambda config: config["parts"][0]["calibrator"].update(change))
     with pytest.raises((ModelFolderError, InputError), match=sentence):
         load_calibrator(tmp_path / "m")
 

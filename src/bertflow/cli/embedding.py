@@ -279,7 +279,6 @@ def _embed_into_file(
             "--recipe is for raw shards, where a recipe is fitted later; for a file, fit first: bertflow fit."
         )
     from bertflow.arrays import quantized, unit_rows
-    from bertflow.encoders.base import encode_views
     from bertflow.storage.text_files import read_sentences
     from bertflow.storage.vector_files import write_vectors
 
@@ -288,6 +287,8 @@ def _embed_into_file(
     if raw and hasattr(loaded, "parts"):
         views = [part.view for part in loaded.parts]
         import numpy as np
+
+        from bertflow.encoders.base import encode_views
 
         vectors = np.hstack(encode_views(views, texts, show_progress_bar=progress))
     else:

@@ -21,9 +21,10 @@ from sklearn.utils.validation import check_is_fitted
 from bertflow.arrays import Matrix, cosine_of_pairs
 from bertflow.calibrators import Calibrator
 from bertflow.data import sample_pairs, sample_sentences
+from bertflow.encoders.base import exported_encoder
 from bertflow.errors import InputError, ModelFolderError, TruncationWarning, require
 from bertflow.evaluation import metric_value
-from bertflow.integrations.onnx_graph import HEAD, OPSET, WholeModel, calibrator_module, quiet_exporter, write_graph
+from bertflow.integrations.onnx_graph import WholeModel, calibrator_module
 from bertflow.integrations.onnx_model import (
     CALIBRATOR,
     CONFIG,
@@ -37,6 +38,8 @@ from bertflow.integrations.onnx_model import (
     read_config,
 )
 from bertflow.model import BertFlow
+from bertflow.runtime.graph_export import HEAD, OPSET, quiet_exporter, write_graph
+from bertflow.runtime.sessions import import_onnxruntime
 from bertflow.storage.atomic import atomic_folder
 from bertflow.storage.checksums import checksum, sealed
 from bertflow.version import __version__
@@ -102,8 +105,9 @@ def export_onnx(
         raise InputError("A calibrator alone is small and stays in float32; int8 is for a whole model.")
     if int8 and not _needs_encoder(model):
         raise InputError("int8 is for a transformer's weights, and this model runs none: leave int8 out.")
-    for module in ("onnx", "onnxscript", "onnxruntime"):
+    for module in ("onnx", "onnxscript"):
         require(module, "onnx")
+    import_onnxruntime()
     _refuse_foreign(Path(folder))
     with atomic_folder(folder) as place, warnings.catch_warnings():
         warnings.simplefilter("ignore", TruncationWarning)  # some of the texts to compare are too long on purpose
@@ -196,7 +200,7 @@ def _reader(model: BertFlow) -> _Reader:
     """Return how a model reads text, or refuse one that reads no tokens."""
     if not _needs_encoder(model):
         return _reader_of_a_table(model)
-    encoder: Any = model.encoder
+    encoder: Any = exported_encoder([part.view for part in model.parts], model.encoder)
     theirs: Any = getattr(encoder, "model", None)
     if hasattr(encoder, "encode_views"):
         return _Reader(_plain(encoder.tokenizer, encoder.name), encoder.max_length, encoder.tokenizer.pad_token_id)
@@ -266,7 +270,7 @@ def _quantise(folder: Path) -> Int8Loss:
     pairs = sample_pairs()
     texts = [text for pair in pairs for text in (pair.sentence1, pair.sentence2)]
     before = OnnxModel.from_pretrained(folder).encode(texts).astype(np.float64)
-    library, quantization = require("onnx", "onnx"), require("onnxruntime.quantization", "onnx")
+    library, quantization = require("onnx", "onnx"), import_onnxruntime("onnxruntime.quantization")
     graph = library.load(folder / GRAPH)
     del graph.graph.value_info[:]  # the quantiser turns weights over, and then their noted shapes are wrong
     kept = [node.name for node in graph.graph.node if node.name.startswith(HEAD)]

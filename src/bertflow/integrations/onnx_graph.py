@@ -1,12 +1,8 @@
-"""From torch modules to one ONNX file: what is exported, and torch's exporter made quiet."""
+"""The torch modules of a whole model, or of a calibrator alone, that are exported to ONNX."""
 
 from __future__ import annotations
 
-import logging
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,15 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from bertflow.calibrators import Calibrator
-from bertflow.errors import InputError
 from bertflow.flows.folded import COUPLINGS, FoldedFlow, fold_arrays
 from bertflow.flows.folding import TORCH
 from bertflow.model import BertFlow
 from bertflow.parts import Part
-
-OPSET, IR_VERSION = 18, 8  # old enough for onnxruntime 1.16, which was tried
-ONE_FILE = 2_000_000_000  # bytes of weights that fit into one file; protobuf ends at 2 GiB
-HEAD = "calibrator/"  # how the names of the calibrator's nodes begin
 
 
 class WholeModel(nn.Module):
@@ -102,81 +93,6 @@ def calibrator_module(calibrator: Calibrator) -> nn.Module:
     if coupling in COUPLINGS:
         return _Flow(fold_arrays(calibrator.get_state()[1], coupling))
     return calibrator.as_module().cpu().float()
-
-
-def write_graph(module: nn.Module, inputs: dict[str, Tensor], axes: tuple[str, ...], path: Path, name: str) -> None:
-    """Export a module to one file, with free sizes along the first axes of every input.
-
-    Args:
-        module: Takes the inputs in their order and returns one tensor.
-        inputs: Examples by name; none of their free sizes may be 0 or 1, which torch takes for fixed.
-        axes: Names of the axes whose size is free, from the first on.
-        path: Where to; weights beyond 2 GB go to a second file beside it.
-        name: What is exported, for the error message.
-    """
-    try:
-        with quiet_exporter(), torch.no_grad():
-            program: Any = torch.onnx.export(
-                module.eval(),
-                tuple(inputs.values()),
-                dynamo=True,
-                dynamic_shapes=tuple(dict(enumerate(axes)) for _ in inputs),
-                input_names=list(inputs),
-                output_names=["latent"],
-                opset_version=OPSET,
-                verbose=False,
-            )
-    except Exception as error:  # the exporter raises many kinds, with many lines each
-        first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise InputError(
-            f"torch {torch.__version__} cannot express {name!r} in ONNX ({first}). Its calibrator alone can be exported."
-        ) from error
-    fixed = [
-        axes[i] for value in program.model.graph.inputs for i in range(len(axes)) if isinstance(value.shape[i], int)
-    ]
-    if fixed:
-        raise InputError(f"{name!r} can be expressed in ONNX only with a fixed {fixed[0]} size, which is of no use.")
-    _tidy(program.model)
-    size = sum(tensor.nbytes for tensor in module.state_dict().values())
-    with quiet_exporter():
-        program.save(path, external_data=size > ONE_FILE)
-
-
-def _tidy(model: Any) -> None:
-    """Give the calibrator's nodes their prefix, and drop the exporter's notes: stack traces with this machine's paths."""
-    model.ir_version = IR_VERSION
-    for node in model.graph:
-        if "'head" in node.metadata_props.get("pkg.torch.onnx.name_scopes", ""):
-            node.name = HEAD + node.name
-        node.metadata_props.clear()
-        for value in node.outputs:
-            value.metadata_props.clear()
-    for value in (*model.graph.inputs, *model.graph.initializers.values()):
-        value.metadata_props.clear()
-    model.graph.metadata_props.clear()
-    model.metadata_props.clear()
-
-
-@contextmanager
-def quiet_exporter() -> Iterator[None]:
-    """Torch tells of skipped operators and of its own deprecations; what matters is checked, or raised, afterwards.
-
-    The quantiser logs to the root logger, which would set one up that has no handler yet.
-    """
-    loggers = [logging.getLogger(name) for name in (None, "torch.onnx", "onnxscript", "onnx_ir")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    silence = logging.NullHandler()
-    loggers[0].addHandler(silence)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        loggers[0].removeHandler(silence)
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
 
 
 def _float32(array: Any) -> Tensor:

@@ -19,6 +19,7 @@ import numpy as np
 
 from bertflow.arrays import Matrix, as_matrix, unit_rows
 from bertflow.errors import InputError, ModelFolderError, TruncationWarning, require
+from bertflow.runtime.sessions import open_session
 from bertflow.storage.checksums import SEAL, check_seal, verify
 from bertflow.texts import batches_by_length, check_sentences
 from bertflow.version import __version__
@@ -76,7 +77,7 @@ class OnnxModel:
             raise ModelFolderError(
                 f"{path} cannot be read by tokenizers {library.__version__}: {error}. Export again."
             ) from None
-        return cls(open_session(folder, config, providers, threads), tokenizer, config)
+        return cls(open_session(Path(folder) / GRAPH, providers=providers, threads=threads), tokenizer, config)
 
     def encode(self, sentences: str | Sequence[str], *, normalize_embeddings: bool = False) -> Matrix:
         """Map one text to its calibrated vector (d,), or n texts to (n, d).
@@ -157,7 +158,7 @@ class OnnxCalibrator:
     ) -> OnnxCalibrator:
         """Load what `bertflow export onnx --calibrator-only` wrote; arguments as in ``OnnxModel``."""
         config = load_config(folder, CALIBRATOR)
-        return cls(open_session(folder, config, providers, threads), config)
+        return cls(open_session(Path(folder) / GRAPH, providers=providers, threads=threads), config)
 
     def transform(self, X: object) -> Matrix:
         """Map sentence vectors (n, d) to calibrated vectors (n, k), float32."""
@@ -218,22 +219,6 @@ def read_config(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise ModelFolderError(f"{path} is damaged ({error}): copy the folder again, or export anew.") from None
     return config if isinstance(config, dict) else {}
-
-
-def open_session(folder: str | Path, config: dict[str, Any], providers: Sequence[str], threads: int | None) -> Any:
-    """Open the folder's graph in onnxruntime, or say in a sentence why this runtime does not take it."""
-    runtime = require("onnxruntime", "onnx")
-    options = runtime.SessionOptions()
-    options.log_severity_level = 3  # its warnings tell of optimisations; errors are raised
-    options.intra_op_num_threads = threads or 0
-    path = Path(folder) / GRAPH
-    try:
-        return runtime.InferenceSession(str(path), options, providers=list(providers))
-    except Exception as error:  # onnxruntime's own kinds have no common name
-        raise ModelFolderError(
-            f"onnxruntime {runtime.__version__} does not run {path}, which is of opset {config.get('opset')}: "
-            f"{str(error).strip().splitlines()[0]} If it is an old onnxruntime:  pip install --upgrade onnxruntime"
-        ) from error
 
 
 def as_rows(x: object, dim: int) -> Matrix:

@@ -11,6 +11,7 @@ A flow is folded once, when it is loaded: see ``bertflow.flows.folded``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from bertflow.arrays import Matrix, unit_rows
 from bertflow.errors import InputError, ModelFolderError
-from bertflow.flows.folded import fold_arrays
+from bertflow.flows.folded import FoldedFlow, fold_arrays
 from bertflow.storage import model_folder
 
 ROWS_AT_ONCE = 512  # few enough to stay in the processor's cache
@@ -68,6 +69,7 @@ class PortableCalibrator:
         self.n_features_in_ = int(settings["n_features_in"])
         self.n_features_out_ = int(settings["n_features_out"])
         names = frozenset(arrays)
+        self.is_affine = names == AFFINE
         if FLOW in names:
             self._map = _flow_map(arrays, settings["params"].get("coupling", "additive"))
         elif names in MAPS:
@@ -128,28 +130,37 @@ class PortableParts(PortableCalibrator):
         self._map = apply
 
 
+# Maps are partials of functions, not closures, so that models can be pickled: Ray and process pools send them.
+
+
 def _flow_map(arrays: dict[str, Matrix], coupling: str) -> Callable[[Matrix], Matrix]:
-    folded, dtype = fold_arrays(arrays, coupling), arrays[FLOW].dtype
-    return lambda rows: folded(rows.astype(dtype, copy=False))
+    return partial(_flow, fold_arrays(arrays, coupling), arrays[FLOW].dtype)
+
+
+def _flow(folded: FoldedFlow, dtype: Any, rows: Matrix) -> Matrix:
+    return folded(rows.astype(dtype, copy=False))
 
 
 def _affine_map(arrays: dict[str, Matrix]) -> Callable[[Matrix], Matrix]:
-    mean, kernel = (arrays[name].astype(np.float64) for name in ("mean", "kernel"))
-    return lambda rows: (rows - mean) @ kernel
+    return partial(_affine, *(arrays[name].astype(np.float64) for name in ("mean", "kernel")))
+
+
+def _affine(mean: Matrix, kernel: Matrix, rows: Matrix) -> Matrix:
+    return (rows - mean) @ kernel
 
 
 def _direction_map(arrays: dict[str, Matrix]) -> Callable[[Matrix], Matrix]:
-    direction = arrays["direction"].astype(np.float64)
-
-    def apply(rows: Matrix) -> Matrix:
-        unit = unit_rows(rows.astype(np.float64))
-        return unit_rows(unit - np.outer(unit @ direction, direction))
-
-    return apply
+    return partial(_without_direction, arrays["direction"].astype(np.float64))
 
 
+def _without_direction(direction: Matrix, rows: Matrix) -> Matrix:
+    unit = unit_rows(rows.astype(np.float64))
+    return unit_rows(unit - np.outer(unit @ direction, direction))
+
+
+AFFINE = frozenset({"mean", "kernel", "inverse_kernel"})
 #: By the names of a calibrator's arrays, what makes its map of them.
 MAPS = {
-    frozenset({"mean", "kernel", "inverse_kernel"}): _affine_map,
+    AFFINE: _affine_map,
     frozenset({"direction"}): _direction_map,
 }

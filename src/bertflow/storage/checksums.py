@@ -9,10 +9,13 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from bertflow.arrays import Matrix
 from bertflow.errors import BertflowError, ModelFolderError
 
 SEAL = "seal"
@@ -84,6 +87,16 @@ def check_seal(
     """
     if content.get(SEAL) != _seal_of(content, free):
         raise error(f"{path} is damaged or was changed by another program (its checksum differs): {remedy}.")
+
+
+def digest_states(states: Iterable[tuple[dict[str, Any], dict[str, Matrix], float]]) -> str:
+    """Return the sha256 of calibrators, each told by its settings, its arrays and the scale of its vectors."""
+    digest = hashlib.sha256()
+    for settings, arrays, scale in states:
+        digest.update(json.dumps([settings, scale], sort_keys=True, default=str).encode())
+        for name, array in sorted(arrays.items()):
+            digest.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def _seal_of(content: dict[str, Any], free: Collection[str]) -> str:

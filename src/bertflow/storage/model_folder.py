@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 FORMAT = "bertflow"
 FORMAT_VERSION = 2
-CONFIG, WEIGHTS, CARD, ENCODER, PARTS = "config.json", "model.safetensors", "README.md", "encoder", "parts"
+CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+ENCODER, PARTS, GRAPH = "encoder", "parts", "graph"  # rooms
 FREE = ("training", "results", "card")  # entries of config.json that change no vector
 AGAIN = "copy the whole folder again, or fit the model again"
 
@@ -40,6 +41,7 @@ def save(
     arrays: dict[str, Matrix],
     write_views: Callable[[Path], None] | None = None,
     write_encoder: Callable[[Path], None] | None = None,
+    write_graph: Callable[[Path], None] | None = None,
 ) -> Path:
     """Write a model folder whole or not at all.
 
@@ -49,6 +51,7 @@ def save(
         arrays: The calibrators' arrays; those of part i begin with ``i.``.
         write_views: Writes what the views learnt into the folder it is given, below ``parts``.
         write_encoder: Writes the encoder into the folder it is given, to bundle it.
+        write_graph: Writes the encoder's ONNX graph into the folder it is given, to run it without torch.
     """
     target = Path(folder)
     refuse_foreign(target)
@@ -57,10 +60,12 @@ def save(
     with atomic_folder(target) as temporary:
         if write_encoder:
             write_encoder(temporary / ENCODER)
+        if write_graph:
+            write_graph(temporary / GRAPH)
         if write_views:
             write_views(temporary)
         (temporary / WEIGHTS).write_bytes(safetensors.numpy.save(straight, metadata={"format": FORMAT}))
-        written = (file for room in (PARTS, ENCODER) for file in (temporary / room).rglob("*"))
+        written = (file for room in (PARTS, ENCODER, GRAPH) for file in (temporary / room).rglob("*"))
         files = [temporary / WEIGHTS, *sorted(file for file in written if file.is_file())]
         head = {
             "format": FORMAT,
@@ -260,7 +265,7 @@ def push(
             commit_message=message,
             revision=branch,
             create_pr=create_pr,
-            delete_patterns=f"{ENCODER}/*",  # of an earlier push that bundled one
+            delete_patterns=[f"{ENCODER}/*", f"{GRAPH}/*"],  # of an earlier push that brought them
         )
     except Exception as error:  # the hub client raises many kinds
         why = (
