@@ -8,31 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from bertflow.cli.judging import (
-    SEVEN,
-    WITH_SPLITS,
-    Corpus,
-    Data,
-    FitOn,
-    Format,
-    Labels,
-    MetricName,
-    Output,
-    Pairs,
-    Qrels,
-    Queries,
-    Raw,
-    Seeds,
-    Setting,
-    Split,
-    Tasks,
-    Texts,
-    chosen_format,
-    load_tasks,
-    sentences_to_fit,
-    write,
-)  # fmt: skip
-from bertflow.cli.output import AsJson, Device, EncoderName, Markdown, PoolingName, Quiet, print_json, say, start, table
+from bertflow.cli.judging import SEVEN, WITH_SPLITS, JudgingOptions, sentences_to_fit, write
+from bertflow.cli.option_groups import grouped
+from bertflow.cli.output import AsJson, Quiet, print_json, say, start, table
 from bertflow.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,9 +23,9 @@ NOTE = "[dim]score, 95 % interval below; bold: best; *: differs from the raw vec
 data = typer.Typer(no_args_is_help=True, help="Get the data sets that the paper evaluates on.")
 
 
+@grouped
 def evaluate(
-    encoder: EncoderName = "mini",
-    pooling: PoolingName = None,
+    *,
     recipe: Annotated[
         str,
         typer.Option("--recipe", "-r", "--calibrator", "-c", help="A recipe, such as `raw`, `whitening` or `best`."),
@@ -58,86 +36,45 @@ def evaluate(
     save_results: Annotated[
         bool, typer.Option("--save-results", help="Write the scores into the saved model and its model card.")
     ] = False,
-    fit_on: FitOn = "target",
-    tasks: Tasks = None,
-    pairs: Pairs = None,
-    queries: Queries = None,
-    corpus: Corpus = None,
-    qrels: Qrels = None,
-    texts: Texts = None,
-    labels: Labels = None,
-    split: Split = "test",
-    setting: Setting = "wmean",
-    metric: MetricName = None,
-    seeds: Seeds = 1,
-    raw: Raw = False,
-    data: Data = None,
-    device: Device = None,
-    form: Format = None,
-    output: Output = None,
-    markdown: Markdown = False,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    asked: JudgingOptions,
 ) -> None:
-    """Tell how good an encoder or a model is, with 95 % intervals: on pairs, on search, on clusters.
+    """Score an encoder or a saved model on pairs, search or clusters, with 95 % intervals.
 
     bertflow evaluate --encoder mini --recipe flow --tasks STS-B
 
     bertflow evaluate --model my-model --pairs my-pairs.tsv --save-results
     """
-    progress = start(quiet, many_fits=True)
-    form = chosen_format(form, output, markdown, as_json)
+    progress, form = start(asked.quiet, many_fits=True), asked.chosen_format()
     if save_results and (model is None or not Path(model).is_dir()):
         raise InputError(f"--save-results writes into a saved model: give its folder with --model; got {model}.")
-    own = {"pairs": pairs, "queries": queries, "corpus": corpus, "qrels": qrels, "texts": texts, "labels": labels}
-    fitted_on = sentences_to_fit(fit_on, [recipe])
-    loaded = load_tasks(tasks, own, data, raw, split, metric, setting)
+    fitted_on = sentences_to_fit(asked.fit_on, [recipe])
+    loaded = asked.load_tasks()
     if model is not None:
-        scores = _scores_of(model, loaded, device)
-        if not write(_of_model(model, scores), form, output):
+        scores = _scores_of(model, loaded, asked.device)
+        if not write(_of_model(model, scores), form, asked.output):
             _show_model(model, scores)
         if save_results:
-            _save_results(Path(model), scores, split, raw)
+            _save_results(Path(model), scores, asked.split, asked.raw)
             if form is None:
                 say(f"Written into [bold]{escape(model)}[/] and its model card.")
         return
-    options = {"fit_on": fitted_on, "setting": setting, "metric": metric, "seeds": range(seeds)}
-    result = _compare(encoder, pooling, device, loaded, [recipe], show_progress_bar=progress, **options)
-    if not write(result.figures(), form, output):
-        _show_one(result, loaded, recipe, seeds)
+    result = _compare(asked, loaded, [recipe], fitted_on, progress)
+    if not write(result.figures(), form, asked.output):
+        _show_one(result, loaded, recipe, asked.seeds)
 
 
+@grouped
 def compare(
-    encoder: EncoderName = "mini",
-    pooling: PoolingName = None,
+    *,
     recipes: Annotated[
         str | None,
         typer.Option(
             "--recipes", "-r", "--calibrators", help="Comma-separated; default: raw, whitening, flow, static, best."
         ),
     ] = None,
-    fit_on: FitOn = "target",
-    tasks: Tasks = None,
-    pairs: Pairs = None,
-    queries: Queries = None,
-    corpus: Corpus = None,
-    qrels: Qrels = None,
-    texts: Texts = None,
-    labels: Labels = None,
-    split: Split = "test",
-    setting: Setting = "wmean",
-    metric: MetricName = None,
-    seeds: Seeds = 1,
-    raw: Raw = False,
-    data: Data = None,
-    device: Device = None,
-    form: Format = None,
-    output: Output = None,
-    markdown: Markdown = False,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    asked: JudgingOptions,
 ) -> None:
-    """Put recipes on one encoder side by side: does calibration help here, and which?
+    """Compare recipes on one encoder: does calibration help on this data, and which recipe is best?
 
         bertflow compare --encoder mini --pairs my-pairs.tsv
 
@@ -147,34 +84,27 @@ def compare(
 
     The best of each column is bold; `*` marks a difference to the raw vectors that is significant (p < 0.05, paired bootstrap).
     """
-    progress = start(quiet, many_fits=True)
-    form = chosen_format(form, output, markdown, as_json)
+    progress, form = start(asked.quiet, many_fits=True), asked.chosen_format()
     names = None if recipes is None else [name.strip() for name in recipes.split(",") if name.strip()]
-    own = {"pairs": pairs, "queries": queries, "corpus": corpus, "qrels": qrels, "texts": texts, "labels": labels}
-    fitted_on = sentences_to_fit(fit_on, names)
-    loaded = load_tasks(tasks, own, data, raw, split, metric, setting)
-    options = {"fit_on": fitted_on, "setting": setting, "metric": metric, "seeds": range(seeds)}
-    result = _compare(encoder, pooling, device, loaded, names, show_progress_bar=progress, **options)
+    fitted_on = sentences_to_fit(asked.fit_on, names)
+    result = _compare(asked, asked.load_tasks(), names, fitted_on, progress)
     figures = result.figures()
-    if write(figures, form, output):
+    if write(figures, form, asked.output):
         return
     rows = [(name, *(_cell(result, name, column) for column in figures.columns)) for name in figures.rows]
-    table(_title(result, seeds), ("recipe", *figures.columns), rows)
+    table(_title(result, asked.seeds), ("recipe", *figures.columns), rows)
     say(NOTE)
 
 
 def _compare(
-    encoder: str,
-    pooling: str | None,
-    device: str | None,
-    tasks: list[Task],
-    recipes: list[str] | None,
-    **options: Any,
+    asked: JudgingOptions, tasks: list[Task], recipes: list[str] | None, fit_on: Any, progress: bool
 ) -> ComparisonTable:
     from bertflow.encoders.choosing import as_encoder
     from bertflow.evaluation.comparison import compare_recipes
 
-    return compare_recipes(as_encoder(encoder, pooling, device=device), tasks, recipes, **options)
+    encoder = as_encoder(asked.encoder, asked.pooling, device=asked.device)
+    options: dict[str, Any] = {"setting": asked.setting, "metric": asked.metric, "seeds": range(asked.seeds)}
+    return compare_recipes(encoder, tasks, recipes, fit_on=fit_on, show_progress_bar=progress, **options)
 
 
 def _scores_of(model: str, tasks: list[Task], device: str | None) -> dict[str, Score]:
@@ -214,7 +144,7 @@ def _show_one(result: ComparisonTable, tasks: list[Task], recipe: str, seeds: in
 
 
 def _save_results(folder: Path, scores: dict[str, Score], split: str, raw: bool) -> None:
-    """Write scores into a saved model; a user's own files have no splits that we know of."""
+    """Write scores into a saved model; no split is written for a user's own files."""
     from bertflow.evaluation import TASKS
     from bertflow.storage.cards import measured
     from bertflow.storage.model_folder import add_results
@@ -227,7 +157,7 @@ def _save_results(folder: Path, scores: dict[str, Score], split: str, raw: bool)
 
 
 def _cell(result: ComparisonTable, name: str, column: str) -> str:
-    """A figure on the terminal: bold where it is the best, starred where it is significant, its interval below."""
+    """Return a score for the terminal: bold if it is the best, starred if it is significant, its interval below."""
     cell = result.results[name].get(column)
     text = f"{result.average(name):.2f}" if cell is None else str(cell)
     text += "*" if cell is not None and cell.figure().significant else ""
@@ -256,13 +186,18 @@ def data_get(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fetch the data sets from the Hugging Face hub. Its copies have no sub-sets: only the setting `all` can be had."""
+    """Fetch the data sets of the paper from the Hugging Face hub.
+
+        bertflow data get --tasks STS-B,SICK-R
+
+    The copies on the hub have no sub-sets, so only `--setting all` can be used with them.
+    """
     start(quiet)
     from bertflow.evaluation.download import download
 
     names = [name.strip() for name in tasks.split(",") if name.strip()]
     if not names:
-        raise InputError("No data set was named.")
+        raise InputError("--tasks names no data set; give at least one, such as STS-B.")
     folder = download(output, names)
     if as_json:
         print_json({"folder": str(folder), "tasks": names})

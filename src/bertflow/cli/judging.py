@@ -1,16 +1,17 @@
-"""What the commands that judge share: their options, the tasks that these name, and the formats of their tables."""
+"""What the judging commands share: their options, the tasks these name, and the formats of their tables."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from bertflow.cli.output import say
+from bertflow.cli.output import AsJson, Device, EncoderName, Markdown, PoolingName, Quiet, say
 from bertflow.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ Queries = Annotated[
         rich_help_panel=OWN, help="Your own search: queries in BEIR's layout, .jsonl or a table with _id, text."
     ),
 ]
-Corpus = Annotated[Path | None, typer.Option(rich_help_panel=OWN, help="Its documents: _id, title (optional), text.")]
+Corpus = Annotated[
+    Path | None, typer.Option(rich_help_panel=OWN, help="The documents to search: _id, title (optional), text.")
+]
 Qrels = Annotated[
     Path | None,
     typer.Option(
@@ -57,49 +60,79 @@ Texts = Annotated[
 ]
 Labels = Annotated[str | None, typer.Option(rich_help_panel=OWN, help="The column of labels in --texts.")]
 Split = Annotated[str, typer.Option(help="`test`; for STS-B and SICK-R also `dev` and `train`.")]
-Data = Annotated[Path | None, typer.Option(help="Folder of data sets; default: $BERTFLOW_DATA, then `data get`'s.")]
+Data = Annotated[
+    Path | None,
+    typer.Option(help="Folder of data sets; default: $BERTFLOW_DATA, then that of `data get`."),
+]
 Raw = Annotated[bool, typer.Option("--raw", help="Raw, cased sentences instead of SentEval's tokenised ones.")]
 FitOn = Annotated[
     str, typer.Option(help="`target` (the data set's own sentences, no labels), a file of sentences, or `nothing`.")
 ]
 Setting = Annotated[
-    str, typer.Option(help="How sub-sets of STS12–16 are joined: `wmean` (the paper), `mean` or `all`.")
+    str, typer.Option(help="How the sub-sets of STS12–16 are combined: `wmean` (as in the paper), `mean` or `all`.")
 ]
 MetricName = Annotated[
     str | None,
-    typer.Option(help="Instead of what the task is judged by: `spearman`, `pearson`, `auc`; `mrr@10`, `recall@100`."),
+    typer.Option(help="Another metric than the task's own: `spearman`, `pearson`, `auc`; `mrr@10`, `recall@100`."),
 ]
-Seeds = Annotated[int, typer.Option(help="How many seeds the flow is fitted with; mean ± sd is shown.")]
+Seeds = Annotated[int, typer.Option(help="How many seeds to fit the flow with; the mean ± sd is shown.")]
 Format = Annotated[
-    str | None, typer.Option("--format", help="`markdown`, `latex` (booktabs), `csv` or `json`; default: for reading.")
+    str | None,
+    typer.Option("--format", help="`markdown`, `latex` (booktabs), `csv` or `json`; default: a table to read."),
 ]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", help="Write the table to a file: .md, .tex, .csv or .json, or in --format."),
+    typer.Option(
+        "--output", "-o", help="Write the table to a .md, .tex, .csv or .json file; --format allows any other name."
+    ),
 ]
 
 
-def load_tasks(
-    names: str | None,
-    own: dict[str, Any],
-    folder: Path | None,
-    raw: bool,
-    split: str,
-    metric: str | None = None,
-    setting: str | None = None,
-) -> list[Task]:
-    """Load the user's own tasks and those that are named; without either, the seven STS sets."""
-    from bertflow.evaluation import load_own, load_task
+@dataclass(frozen=True)
+class JudgingOptions:
+    """What to judge, on which data, and how to show it."""
 
-    tasks = load_own(**own)
-    wanted = names if names is not None else "" if tasks else SEVEN
-    for name in (name.strip() for name in wanted.split(",") if name.strip()):
-        tasks.append(load_task(name, folder, raw, split if name in WITH_SPLITS else "test"))
-    return [task.judged_by(metric, setting) for task in tasks]
+    encoder: EncoderName = "mini"
+    pooling: PoolingName = None
+    fit_on: FitOn = "target"
+    tasks: Tasks = None
+    pairs: Pairs = None
+    queries: Queries = None
+    corpus: Corpus = None
+    qrels: Qrels = None
+    texts: Texts = None
+    labels: Labels = None
+    split: Split = "test"
+    setting: Setting = "wmean"
+    metric: MetricName = None
+    seeds: Seeds = 1
+    raw: Raw = False
+    data: Data = None
+    device: Device = None
+    form: Format = None
+    output: Output = None
+    markdown: Markdown = False
+    as_json: AsJson = False
+    quiet: Quiet = False
+
+    def load_tasks(self) -> list[Task]:
+        """Load the user's own tasks and those that are named; without either, the seven STS sets."""
+        from bertflow.evaluation import load_own, load_task
+
+        own = ("pairs", "queries", "corpus", "qrels", "texts", "labels")
+        tasks = load_own(**{name: getattr(self, name) for name in own})
+        wanted = self.tasks if self.tasks is not None else "" if tasks else SEVEN
+        for name in (name.strip() for name in wanted.split(",") if name.strip()):
+            tasks.append(load_task(name, self.data, self.raw, self.split if name in WITH_SPLITS else "test"))
+        return [task.judged_by(self.metric, self.setting) for task in tasks]
+
+    def chosen_format(self) -> str | None:
+        """Return the format of the table, or None for one on the terminal."""
+        return chosen_format(self.form, self.output, self.markdown, self.as_json)
 
 
 def sentences_to_fit(fit_on: str, recipes: Sequence[str] | None) -> Any:
-    """What ``--fit-on`` names, as ``compare_recipes`` takes it, where the recipes exist: "target", or a file's sentences."""
+    """Return what ``--fit-on`` names, "target" or a file's sentences, after a check that the recipes exist."""
     from bertflow.evaluation.comparison import TARGET
     from bertflow.recipes import RAW, check_recipe
     from bertflow.storage.text_files import read_sentences
@@ -108,13 +141,13 @@ def sentences_to_fit(fit_on: str, recipes: Sequence[str] | None) -> Any:
     if fit_on == "nothing":
         if known != {RAW}:
             asked = ", ".join(recipes or ["several"])
-            raise InputError(f"Fitted on nothing, there is only the recipe {RAW}; asked for: {asked}.")
-        return TARGET  # which raw does not look at
+            raise InputError(f"With --fit-on nothing, only the recipe {RAW} can be judged; asked for: {asked}.")
+        return TARGET  # raw is not fitted
     return TARGET if fit_on == TARGET else read_sentences(fit_on)
 
 
 def chosen_format(form: str | None, output: Path | None, markdown: bool = False, as_json: bool = False) -> str | None:
-    """Return one of ``FORMATS``, or None for a table on the terminal; refuse what contradicts itself."""
+    """Return one of ``FORMATS``, or None for a table on the terminal; refuse two formats at once."""
     from bertflow.evaluation.formats import FORMATS
 
     said = {*([form] if form else []), *(["markdown"] if markdown else []), *(["json"] if as_json else [])}
@@ -124,12 +157,12 @@ def chosen_format(form: str | None, output: Path | None, markdown: bool = False,
         raise InputError(f"There is no format {form!r}; use {', '.join(FORMATS)}.")
     chosen = next(iter(said), None) or (SUFFIXES.get(output.suffix.lower()) if output else None)
     if output is not None and chosen is None:
-        raise InputError(f"{output} ends in none of {', '.join(SUFFIXES)}: rename it, or say the --format.")
+        raise InputError(f"{output} ends in none of {', '.join(SUFFIXES)}: rename it, or give --format.")
     return chosen
 
 
 def write(figures: Figures, form: str | None, output: Path | None) -> bool:
-    """Write the table where and as it was asked for; False where it is to be shown on the terminal."""
+    """Write the table in a format, to a file or standard output; return False if it belongs on the terminal."""
     if form is None:
         return False
     if output is None:

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for machines.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no remarks.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bars and no remarks.")]
 EncoderName = Annotated[
     str, typer.Option("--encoder", "-e", help="`mini` (ships inside), a Hugging Face id, or a local folder.")
 ]
@@ -31,11 +31,11 @@ PoolingName = Annotated[
     ),
 ]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown, for papers and pages.")]
-Seed = Annotated[int, typer.Option(help="Makes the result repeatable.")]
-Device = Annotated[str | None, typer.Option(help="`cuda`, `mps` or `cpu`; the best there is by default.")]
+Seed = Annotated[int, typer.Option(help="Random seed: the same seed gives the same result.")]
+Device = Annotated[str | None, typer.Option(help="`cuda`, `mps` or `cpu`; default: the fastest that is present.")]
 
 console = Console()
-# What a terminal obeys instead of showing it: control characters, and marks that turn the direction of writing.
+# What a terminal acts on instead of showing it: control characters, and marks that turn the direction of writing.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -44,7 +44,7 @@ def start(quiet: bool, *, many_fits: bool = False) -> bool:
 
     Args:
         quiet: No remarks, no bars.
-        many_fits: The command fits many calibrators to weigh them, and what each remarks would be noise.
+        many_fits: The command fits many calibrators to compare them, so their own remarks are hidden.
     """
     level = logging.ERROR if quiet else logging.INFO
     handler = logging.StreamHandler(sys.stderr)
@@ -53,9 +53,7 @@ def start(quiet: bool, *, many_fits: bool = False) -> bool:
     logging.getLogger("bertflow").setLevel(level)
     for part in ("flows", "calibrators", "model"):
         logging.getLogger(f"bertflow.{part}").setLevel(max(level, logging.WARNING) if many_fits else logging.NOTSET)
-    logging.getLogger("huggingface_hub").setLevel(
-        logging.ERROR
-    )  # offline, it tells of each retry; our error says it once
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it reports each retry; our error says it once
     warnings.simplefilter("ignore" if quiet else "default")
     warnings.showwarning = _show_warning
     return not quiet and sys.stderr.isatty()
@@ -68,12 +66,12 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: object, *
 
 
 def visible(text: str) -> str:
-    """Return a text in which each control character is written out as its number: none of it commands the terminal."""
+    """Return a text with each control character written as its number, so that none of it controls the terminal."""
     return _CONTROLS.sub(lambda found: repr(found[0])[1:-1] if found[0] < "\xa0" else f"\\u{ord(found[0]):04x}", text)
 
 
 class _Visible(logging.Formatter):
-    """Log lines quote texts and names of files too."""
+    """Log lines too quote texts and file names, so they are made visible."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -103,6 +101,6 @@ def say(text: str = "") -> None:
 
 
 def fail(message: str, code: int = 1) -> NoReturn:
-    """Say on standard error what is wrong and leave."""
+    """Write what is wrong to standard error and exit."""
     sys.stderr.write(f"bertflow: {visible(message)}\n")
     raise SystemExit(code)

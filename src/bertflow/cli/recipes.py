@@ -21,21 +21,22 @@ RecipeName = Annotated[
     typer.Option(
         "--recipe",
         "-r",
-        help=f"What to fit: {', '.join(f'`{name}`' for name in TABLE)} (K is a number); `bertflow recipes` tells of each. "
-        f"Default: `{DEFAULT}`. One of a single view takes a pooling: `whitening@cls`.",
+        help=f"What to fit: {', '.join(f'`{name}`' for name in TABLE)} (K is a number); `bertflow recipes` explains each. "
+        f"Default: `{DEFAULT}`. A recipe with one view can name its pooling: `whitening@cls`.",
         autocompletion=_completed,
     ),
 ]
 RemoteCode = Annotated[
     bool,
     typer.Option(
-        "--trust-remote-code", help="Run Python code that comes with the encoder. Only if you have read it; never kept."
+        "--trust-remote-code",
+        help="Run Python code that comes with the encoder. Only if you have read that code; never saved.",
     ),
 ]
 
 
 def recipe_of(recipe: str | None, calibrator: str | None = None, preset: str | None = None) -> str | None:
-    """Return the recipe that the options name, checked; ``--calibrator`` and ``--preset`` are deprecated ways to say it."""
+    """Return the recipe that the options name, checked; ``--calibrator`` and ``--preset`` are deprecated."""
     given = {"--recipe": recipe, "--calibrator": calibrator, "--preset": preset}
     said = [name for name, value in given.items() if value is not None]
     if calibrator == "flow" and preset in ("default", "paper"):  # the one pair that had a meaning
@@ -43,7 +44,7 @@ def recipe_of(recipe: str | None, calibrator: str | None = None, preset: str | N
     if len(said) > 1:
         raise InputError(f"{' and '.join(said)} say the same thing; give --recipe alone.")
     if preset is not None and preset not in PRESETS:
-        raise InputError(f"Unknown preset {preset!r}; it is now said by --recipe: see `bertflow recipes`.")
+        raise InputError(f"Unknown preset {preset!r}; use --recipe instead: see `bertflow recipes`.")
     name = recipe or calibrator or (PRESETS[preset] if preset else None)
     if name and not recipe:
         warnings.warn(f"{said[0]} is deprecated; write  --recipe {name}", FutureWarning, stacklevel=2)
@@ -51,7 +52,10 @@ def recipe_of(recipe: str | None, calibrator: str | None = None, preset: str | N
 
 
 def show_recipes(as_json: AsJson = False) -> None:
-    """Tell of every recipe: what `--recipe` takes."""
+    """List every recipe that `--recipe` takes, with one line about each.
+
+    bertflow recipes
+    """
     start(True)
     if as_json:
         print_json(recipes())
