@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm.auto import tqdm
 
-from bertflow.arrays import Matrix, as_matrix
-from bertflow.encoders.choosing import as_encoder, is_tuned
-from bertflow.encoders.token_table import has_fast_tokenizer
+from bertflow.arrays import as_matrix
 from bertflow.errors import InputError
-from bertflow.evaluation.judgement.evidence import Evidence, look_at_spaces, share_of_copies, share_unknown
-from bertflow.evaluation.judgement.labels import Measured, measure, one_task, too_few
+from bertflow.evaluation.judgement.evidence import Evidence
+from bertflow.evaluation.judgement.labels import Measured, measure, too_few
 from bertflow.evaluation.judgement.result import PURPOSES, RAW, Gain, Judgement, Kind, Purpose, Ranked
 from bertflow.evaluation.judgement.rule import decide, pairs_needed
-from bertflow.evaluation.judgement.splices import Splices, make_splices, splice_score
+from bertflow.evaluation.judgement.seen import RECIPES, VectorsAsEncoder, see
 from bertflow.evaluation.judgement.to_label import pairs_to_label, write_pairs
 from bertflow.evaluation.scores import difference
-from bertflow.evaluation.tasks import ClusterTask, Encode, SearchTask, Task
-from bertflow.parts import encode_parts, fit_parts
-from bertflow.recipes import check_recipe, make_parts, readings
-from bertflow.storage.remembering import Remembering
+from bertflow.evaluation.tasks import ClusterTask, SearchTask, Task
+from bertflow.recipes import check_recipe
 from bertflow.texts import check_sentences
 
-RECIPES = (RAW, "natsv-1", "whitening-half", "whitening", "static", "best")
 SAMPLE = 5000
 FEWEST = 100  # different sentences; of fewer, no recipe learns anything
-TOKENIZED = 1000  # texts whose tokens are counted
 NOTHING = Gain(0.0, 0.0, 0.0)
 
 
@@ -80,7 +71,7 @@ def judge(
     if not _is_text(sentences):
         if labels is not None:
             raise InputError("Labels need an encoder for their texts: give sentences and the encoder, not vectors.")
-        encoder = _Rows(as_matrix(sentences, "vectors", min_rows=2))
+        encoder = VectorsAsEncoder(as_matrix(sentences, "vectors", min_rows=2))
         sentences, kind = encoder.texts, "vectors"
     texts, reasons = _sampled(sentences, sample, random_state)
     if len(texts) < FEWEST:
@@ -88,90 +79,21 @@ def judge(
     problem = None if labels is None else too_few(labels)
     if problem:
         labels, reasons = None, [*reasons, f"{problem} So this is an estimate without them."]
-    loaded = as_encoder(encoder, pooling, **({} if device is None else {"device": device}))
-    seen = _Seen(texts, loaded, _possible(names, loaded), labels, random_state, show_progress_bar)
-    about = {"encoder": loaded.name, "kind": kind, "purpose": purpose, "sentences": len(texts)}
-    evidence = seen.evidence(_says_tuned(encoder, loaded))
+    seen = see(
+        texts,
+        encoder,
+        names,
+        labels,
+        pooling=pooling,
+        random_state=random_state,
+        device=device,
+        show_progress_bar=show_progress_bar,
+    )
+    about = {"encoder": seen.encoder.name, "kind": kind, "purpose": purpose, "sentences": len(texts)}
+    evidence = seen.evidence()
     if labels is not None:
         return _measured(measure(labels, seen.encodes, RAW, random_state), evidence, labels, about, reasons)
     return _estimated(evidence, about, reasons)
-
-
-@dataclass
-class _Seen:
-    """A corpus' vectors by every recipe, each fitted on the corpus; all views of all texts come from one pass."""
-
-    texts: list[str]
-    encoder: Any
-    names: tuple[str, ...]
-    labels: Task | None
-    seed: int
-    show: bool
-    splices: Splices | None = None
-    encodes: dict[str, Encode] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.splices = make_splices(self.texts, self.seed) if self.labels is None and self._readable else None
-        labelled = [] if self.labels is None else one_task(self.labels).sentences
-        spliced = self.splices.splices if self.splices else []
-        known = self._known()
-        every = list(dict.fromkeys([*self.texts, *spliced, *labelled]))
-        drawn = set(self.splices.sentences) if self.splices else set()  # a recipe is judged on what it has not seen
-        unseen = [text for text in self.texts if text not in drawn]
-        row = {text: i for i, text in enumerate(every)}
-        if hasattr(known, "encode_views"):
-            known.encode_views(every, readings(self.names, known))
-        for name in tqdm(self.names, desc="judging", disable=not self.show):
-            parts = make_parts(name, random_state=self.seed)
-            fit_parts(parts, known, unseen)
-            vectors = encode_parts(parts, every)
-            self.encodes[name] = _look_up(vectors, row)
-
-    @property
-    def _readable(self) -> bool:
-        return not isinstance(self.encoder, _Rows)
-
-    def _known(self) -> Any:
-        if not self._readable:
-            return self.encoder
-        return Remembering(self.encoder, readings(self.names, self.encoder), show_progress_bar=self.show)
-
-    def evidence(self, tuned: bool) -> Evidence:
-        """Measure what needs no labels."""
-        rows = np.random.default_rng(self.seed).permutation(len(self.texts))
-        some = [self.texts[i] for i in rows[:TOKENIZED]]
-        vectors = {name: encode(self.texts) for name, encode in self.encodes.items()}
-        scores = {} if self.splices is None else {name: self._spliced(name) for name in self.names}
-        tokenizer = getattr(self.encoder, "tokenizer", None)
-        return Evidence(
-            sentences=len(self.texts),
-            tuned=tuned,
-            unknown=None if tokenizer is None else share_unknown(tokenizer, some),
-            copies=share_of_copies(self.texts, vectors[RAW], self.seed) if self._readable else 0.0,
-            spaces=look_at_spaces(vectors, scores, RAW, self.seed),
-        )
-
-    def _spliced(self, name: str) -> float:
-        pairs, encode = self.splices, self.encodes[name]
-        return 0.0 if pairs is None else splice_score(pairs, encode(pairs.sentences), encode(pairs.splices))
-
-
-class _Rows:
-    """Vectors (n, d) as an encoder of their numbers."""
-
-    name = "vectors"
-
-    def __init__(self, rows: Matrix) -> None:
-        self.rows, self.dim, self.texts = rows, rows.shape[1], [str(i) for i in range(len(rows))]
-        self.fingerprint = hashlib.sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()
-
-    def encode(self, sentences: Sequence[str], *, show_progress_bar: bool = False) -> Matrix:
-        """Return the rows (n, d) of these numbers."""
-        return self.rows[[int(text) for text in sentences]]
-
-    def describe(self) -> dict[str, Any]:
-        """Return what it is, as JSON."""
-        return {"name": self.name, "fingerprint": self.fingerprint}
 
 
 def write_pairs_to_label(
@@ -201,15 +123,20 @@ def write_pairs_to_label(
     """
     texts, _ = _sampled(sentences, SAMPLE, random_state)
     names = tuple(found.evidence.get("spaces", ())) or (RAW, "whitening-half")
-    loaded = as_encoder(encoder, pooling, **({} if device is None else {"device": device}))
-    known = Remembering(loaded, readings(names, loaded), show_progress_bar=show_progress_bar)
     best = next((one.recipe for one in found.ranking if one.recipe != RAW), names[-1])
-    vectors = []
-    for name in (RAW, best):
-        parts = make_parts(name, random_state=random_state)
-        fit_parts(parts, known, texts)
-        vectors.append(encode_parts(parts, texts))
-    write_pairs(output, texts, pairs_to_label(vectors[0], vectors[1], count, random_state))
+    seen = see(
+        texts,
+        encoder,
+        names,
+        fit=(RAW, best),
+        spliced=False,
+        pooling=pooling,
+        random_state=random_state,
+        device=device,
+        show_progress_bar=show_progress_bar,
+    )
+    raw, other = (seen.encodes[name](texts) for name in (RAW, best))
+    write_pairs(output, texts, pairs_to_label(raw, other, count, random_state))
 
 
 def check_recipes(names: Sequence[str] | None) -> tuple[str, ...]:
@@ -228,24 +155,9 @@ def purpose_of(labels: Task | None) -> Purpose:
     return "paraphrase" if labels is not None and labels.metric == "auc" else "similarity"
 
 
-def _possible(names: tuple[str, ...], encoder: Any) -> tuple[str, ...]:
-    """Leave out recipes of tokens where the encoder has none that can be had."""
-    if has_fast_tokenizer(encoder):
-        return names
-    return tuple(name for name in names if all(part.view.needs_encoder for part in make_parts(name)))
-
-
 def _class_of(encoder: Any) -> object:
     """What a saved model would say of the encoder."""
     return encoder.describe().get("class") if hasattr(encoder, "describe") else None
-
-
-def _says_tuned(given: Any, loaded: Any) -> bool:
-    return is_tuned(given) or is_tuned(str(getattr(loaded, "name", "")))
-
-
-def _look_up(vectors: Matrix, row: dict[str, int]) -> Encode:
-    return lambda texts: vectors[[row[text] for text in texts]]
 
 
 def _measured(

@@ -68,7 +68,7 @@ def decide(evidence: Evidence, purpose: Purpose, known: Sequence[Precedent] | No
         purpose: What the vectors are for.
         known: Precedents; default: those that ship.
     """
-    tuned = evidence.tuned or evidence.spaces[RAW].uniformity <= EVEN
+    tuned = counts_as_tuned(evidence)
     alike = [one for one in (precedents() if known is None else known) if one.tuned == tuned]
     same = [one for one in alike if one.purpose == purpose]
     alike = same if len(same) >= FEWEST else alike
@@ -80,6 +80,11 @@ def decide(evidence: Evidence, purpose: Purpose, known: Sequence[Precedent] | No
     best = max(told, key=lambda name: told[name].value)
     verdict = _verdict(evidence, told[best])
     return Decision(verdict, best if verdict == "use" else RAW, told[best], told, reasons)
+
+
+def counts_as_tuned(evidence: Evidence) -> bool:
+    """Whether an encoder says that it was tuned for similarity, or its vectors lie as those of such encoders do."""
+    return evidence.tuned or evidence.spaces[RAW].uniformity <= EVEN
 
 
 def pairs_needed(gain: Gain) -> int:

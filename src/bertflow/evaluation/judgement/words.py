@@ -42,7 +42,7 @@ def _expected(found: Judgement) -> str:
     did = "answered" if found.measured else "will probably answer"
     if found.purpose in SCALES:
         moved = "was" if found.measured else "will probably be"
-        return f"{who} {moved} {_points(gain)} {SCALES[found.purpose]}."
+        return f"{who} {moved} {_points(gain)}, {SCALES[found.purpose]}."
     start = next((one.score for one in found.ranking if one.recipe == "raw" and one.score is not None), TYPICAL)
     values = [_of_hundred(value, start, found.metric) for value in (gain.value, gain.low, gain.high)]
     return (
@@ -94,4 +94,4 @@ def _points(gain: Gain) -> str:
     if abs(gain.value) < 0.5:
         return f"as good as the encoder alone (from {gain.low:+.0f} to {gain.high:+.0f})".replace("-", "−")
     better = "better" if gain.value > 0 else "worse"
-    return f"about {abs(gain.value):.0f} {better} (from {gain.low:+.0f} to {gain.high:+.0f})".replace("-", "−")
+    return f"about {abs(gain.value):.0f} points {better} (from {gain.low:+.0f} to {gain.high:+.0f})".replace("-", "−")
