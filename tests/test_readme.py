@@ -41,8 +41,9 @@ def test_links_to_files_are_alive(name):
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_command_on_the_page_exists(name):
-    from bertflow.cli.app import app
     from typer.main import get_command
+
+    from bertflow.cli.app import app
 
     verbs = get_command(app).commands
     for command in re.findall(r"`(bertflow [^`]+)`", page(name)):

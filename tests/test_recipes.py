@@ -83,7 +83,7 @@ def test_the_pooling_may_be_said_apart():
     assert (
         described(make_parts("sn", "cls")) == described(make_parts("sn@cls")) == described(make_parts("sn@cls", "cls"))
     )
-    with pytest.raises(InputError, match="names the pooling 'cls', and pooling='mean' was given: say one"):
+    with pytest.raises(InputError, match="names a pooling, and pooling='mean' is another one: say one"):
         make_parts("sn@cls", "mean")
 
 
@@ -225,7 +225,7 @@ SAID = {"recipe": "sn", "preset": "default", "parts": [Part(Pooled(), Standardiz
 
 @pytest.mark.parametrize(("one", "other"), [pair for pair in product(SAID, SAID) if pair[0] < pair[1]])
 def test_what_to_fit_is_said_once(one, other):
-    with pytest.raises(InputError, match=r"says what to fit; \w+ and \w+ were given\. Leave one of them"):
+    with pytest.raises(InputError, match=r"\w+ and \w+ were given, and each says what to fit: leave one of them"):
         BertFlow.fit(TEXTS, "mini", **{one: SAID[one], other: SAID[other]})
 
 

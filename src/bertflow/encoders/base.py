@@ -164,6 +164,13 @@ class View(BaseEstimator):
         """What a pass through the encoder, shared with other views, has to give; None where the view needs none."""
         return None
 
+    def reading_on(self, encoder: Any) -> Any:
+        """What a pass through an encoder would have to give for this view, which need not be fitted; None without one."""
+        if not self.needs_encoder or not hasattr(encoder, "encode_views"):
+            return None
+        self.encoder = encoder
+        return self.reading
+
     def encode(self, texts: Sequence[str], *, show_progress_bar: bool = False) -> Matrix:
         """Map n texts to float32 vectors (n, d)."""
         return encode_views([self], texts, show_progress_bar=show_progress_bar)[0]
