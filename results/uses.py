@@ -134,9 +134,10 @@ def _short(known: dict[str, dict[str, dict[str, dict[str, float]]]], columns: di
     """The first page's table: encoders and recipes × families; the best of an encoder in bold."""
     rows = [f"| | {' | '.join(columns.values())} |", "|---|" + "---:|" * len(columns)]
     for encoder, (title, recipes) in SHOWN.items():
-        if encoder not in known or not any(family in columns for family in _families(known[encoder])):
+        if encoder not in known or _mean(known[encoder], next(iter(columns)), "raw") is None:
             continue
         values = {recipe: [_mean(known[encoder], family, recipe) for family in columns] for recipe in recipes}
+        values = {recipe: cells for recipe, cells in values.items() if any(cell is not None for cell in cells)}
         best = [max(filter(None, column), default=None) for column in zip(*values.values(), strict=True)]
         for recipe, cells in values.items():
             shown = [
