@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet
 
-from bertflow import BertFlow, Whitening
+from bertflow import BertFlow
 from bertflow.data import sample_sentences
 from bertflow.integrations.ray import embed
 
 if __name__ == "__main__":
     sentences = sample_sentences()[:600]
-    model = BertFlow.fit(sentences, "mini", calibrator=Whitening())
+    model = BertFlow.fit(sentences, "mini", recipe="whitening")
 
     with tempfile.TemporaryDirectory() as room:
         corpus, vectors = Path(room) / "corpus", Path(room) / "vectors"

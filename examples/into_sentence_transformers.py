@@ -1,6 +1,7 @@
 """A calibrated model as a SentenceTransformer: the same vectors, in every tool that opens one.
 
-An affine calibrator (here: whitening) becomes stock modules, a flow becomes a module of ours.
+A recipe with one affine part (here: whitening; static too) becomes stock modules; a flow, or several parts as those of
+best, become a module of ours.
 
     pip install "bertflow[sentence-transformers]"
     python examples/into_sentence_transformers.py
@@ -12,9 +13,8 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 import bertflow
-from bertflow import BertFlow, Encoder, FlowCalibrator, Whitening
+from bertflow import BertFlow, Encoder
 from bertflow.data import sample_sentences
-from bertflow.integrations.sentence_transformers import to_sentence_transformer
 
 TEXTS = ["A boat lies in the harbour.", "A ship is moored at the quay.", "Nobody likes to wait for the bus."]
 
@@ -28,21 +28,20 @@ def show(title: str, model: SentenceTransformer, original: BertFlow) -> None:
     print(f"  boat – ship: {cosines[0]:.2f}, boat – bus: {cosines[1]:.2f}")
 
 
-encoder = Encoder("mini", device="cpu")
-vectors = encoder.encode(sample_sentences()[:1000])
+encoder, sentences = Encoder("mini", device="cpu"), sample_sentences()[:1000]
 
 with tempfile.TemporaryDirectory() as folder:
     # Whoever loads this one needs neither bertflow nor a flag.
-    whitened = BertFlow(encoder, Whitening(64).fit(vectors))
-    to_sentence_transformer(whitened).save_pretrained(f"{folder}/whitened")
+    whitened = BertFlow.fit(sentences, encoder, recipe="whitening-64")
+    bertflow.to_sentence_transformer(whitened).save_pretrained(f"{folder}/whitened")
     own = SentenceTransformer(f"{folder}/whitened", device="cpu")
     show("whitening", own, whitened)
 
-    # A flow takes bertflow, and the flag that sentence-transformers wants for any class that is not its own.
-    flow = BertFlow(encoder, FlowCalibrator(epochs=1, random_state=0).fit(vectors))
-    to_sentence_transformer(flow).save_pretrained(f"{folder}/flow")
-    show("flow", SentenceTransformer(f"{folder}/flow", trust_remote_code=True, device="cpu"), flow)
+    # Others take bertflow, and the flag that sentence-transformers wants for any class that is not its own.
+    best = BertFlow.fit(sentences, encoder, recipe="best")
+    bertflow.to_sentence_transformer(best).save_pretrained(f"{folder}/best")
+    show("best", SentenceTransformer(f"{folder}/best", trust_remote_code=True, device="cpu"), best)
 
 # The other way round: fit on any SentenceTransformer's vectors and put the calibrator on it, in memory, without a flag.
-fitted = BertFlow.fit(sample_sentences()[:1000], encoder=own, calibrator=FlowCalibrator(epochs=1, random_state=0))
+fitted = BertFlow.fit(sentences, encoder=own, recipe="sn")
 show("attached", bertflow.attach(own, fitted), fitted)

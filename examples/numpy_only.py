@@ -39,7 +39,7 @@ np.save(sys.argv[1] + "/latents.npy", latents)
 
 with tempfile.TemporaryDirectory() as folder:
     sentences = sample_sentences()[:1000]
-    model = BertFlow.fit(sentences, encoder="mini")
+    model = BertFlow.fit(sentences, encoder="mini", recipe="flow")
     model.save_pretrained(f"{folder}/model")
     vectors = model.encoder.encode(sentences)
     np.save(f"{folder}/vectors.npy", vectors)

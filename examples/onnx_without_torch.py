@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-from bertflow import BertFlow, Whitening
+from bertflow import BertFlow
 from bertflow.data import sample_sentences
 from bertflow.integrations.onnx import export_onnx
 
@@ -35,7 +35,7 @@ for a, b in [("A man is eating.", "Someone has lunch."), ("A man is eating.", "T
     print(f"  {model.similarity(a, b):+.3f}  {a} | {b}")
 """
 
-model = BertFlow.fit(sample_sentences()[:1000], encoder="mini", calibrator=Whitening())
+model = BertFlow.fit(sample_sentences()[:1000], encoder="mini", recipe="whitening")
 
 with tempfile.TemporaryDirectory() as folder:
     result = export_onnx(model, f"{folder}/onnx-model")

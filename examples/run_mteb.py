@@ -1,7 +1,7 @@
-"""Run MTEB offline on the graded pairs that ship with bertflow: the raw encoder against two calibrators.
+"""Run MTEB offline on the graded pairs that ship with bertflow: the raw encoder against two recipes.
 
 Any task of MTEB runs the same way: ``mteb.evaluate(MTEBEncoder(model), mteb.get_tasks([...]))``. Each model's revision is a
-hash of its encoder and calibrator, so that MTEB's cache never mixes them up.
+hash of its encoder and of what was fitted, so that MTEB's cache never mixes them up.
 
     pip install "bertflow[mteb]"
     python examples/run_mteb.py
@@ -12,7 +12,7 @@ import tempfile
 import mteb
 import numpy as np
 
-from bertflow import BertFlow, Encoder, FlowCalibrator, Whitening
+from bertflow import BertFlow, Encoder
 from bertflow.data import sample_pairs, sample_sentences
 from bertflow.evaluation import PairSet
 from bertflow.integrations.mteb import MTEBEncoder
@@ -27,8 +27,8 @@ pairs = PairSet(
 task = pairs_task("SamplePairs", pairs)
 
 encoder = Encoder("mini")
-vectors = encoder.encode(sample_sentences()[:1000])
-models = [encoder] + [BertFlow(encoder, c.fit(vectors)) for c in (Whitening(), FlowCalibrator(random_state=0))]
+sentences = sample_sentences()[:1000]
+models = [encoder] + [BertFlow.fit(sentences, encoder, recipe=name) for name in ("whitening", "best")]
 
 with tempfile.TemporaryDirectory() as folder:
     for model in models:

@@ -1,6 +1,7 @@
 """Search a text file by meaning, and see what fewer dimensions cost.
 
-The calibrator lives inside the FAISS index: raw vectors go in, calibrated cosine search comes out.
+A model of one affine part lives inside the FAISS index: raw vectors go in, calibrated cosine search comes out. Any other
+recipe works too; then its model calibrates before.
 
     pip install "bertflow[faiss]"
     python examples/search_with_faiss.py
@@ -9,13 +10,13 @@ The calibrator lives inside the FAISS index: raw vectors go in, calibrated cosin
 import tempfile
 from pathlib import Path
 
-from bertflow import BertFlow, Encoder, Whitening
+from bertflow import BertFlow, Encoder
 from bertflow.data import sample_sentences
 from bertflow.integrations.faiss import SearchIndex, build_index, calibrated_index
 
 texts = sample_sentences()[:800]
 encoder = Encoder("mini")
-model = BertFlow.fit(texts, encoder, calibrator=Whitening())
+model = BertFlow.fit(texts, encoder, recipe="whitening")
 
 # Texts in, texts out; the folder holds the index, the texts and the model.
 with tempfile.TemporaryDirectory() as folder:

@@ -14,12 +14,11 @@ from pathlib import Path
 import numpy as np
 from huggingface_hub import ModelCard
 
-from bertflow import BertFlow, Whitening
+from bertflow import BertFlow, Calibrator, Whitening
 from bertflow.data import sample_pairs, sample_sentences
 from bertflow.evaluation import PairSet, PairTask, evaluate_task
-from bertflow.storage.model_folder import load_calibrator, save_calibrator
 
-model = BertFlow.fit(sample_sentences()[::4], encoder="mini", device="cpu")
+model = BertFlow.fit(sample_sentences()[::4], encoder="mini", recipe="whitening", device="cpu")
 
 # Measure, and keep what was measured. In a terminal: bertflow evaluate -m my-model --pairs my-pairs.tsv --save-results
 pairs = sample_pairs()
@@ -38,7 +37,8 @@ with tempfile.TemporaryDirectory() as room:
 
     # A calibrator alone goes the same way.
     whitening = Whitening().fit(model.encoder.encode(sample_sentences()[:100]))
-    print(f"Loaded again: {load_calibrator(save_calibrator(whitening, Path(room) / 'my-whitening'))}")
+    whitening.save_pretrained(Path(room) / "my-whitening")
+    print(f"Loaded again: {Calibrator.from_pretrained(Path(room) / 'my-whitening')}")
 
 if len(sys.argv) > 1:  # in a terminal: bertflow push my-model you/my-model
     print("Pushed:", model.push_to_hub(sys.argv[1], private=True))
