@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from bertflow.cli.analysis import Column, Text
-from bertflow.cli.judging import Corpus, Labels, Pairs, Qrels, Queries, Texts
+from bertflow.cli.analysis import Text
+from bertflow.cli.judging import OwnData
+from bertflow.cli.option_groups import Column, grouped
 from bertflow.cli.output import AsJson, Device, EncoderName, PoolingName, Quiet, Seed, print_json, say, start, table
 
 if TYPE_CHECKING:
@@ -18,34 +19,34 @@ if TYPE_CHECKING:
 TO_LABEL = "Pairs to label"
 
 
+@grouped
 def advise(
     sentences: Text,
+    *,
     encoder: EncoderName = "mini",
     purpose: Annotated[
         str | None,
         typer.Option(
             "--for",
-            help="What the vectors are for: `similarity`, `search`, `clusters` or `paraphrase`; default: what your labels are "
-            "for, else similarity.",
+            help="What the vectors are for: `similarity`, `search`, `clusters` or `paraphrase`; default: the purpose "
+            "of your labels, else similarity.",
         ),
     ] = None,
     recipes: Annotated[
         str | None,
-        typer.Option("--recipes", "-r", help="Comma-separated, to weigh; default: six that are quick to fit."),
+        typer.Option(
+            "--recipes", "-r", help="Recipes to compare, comma-separated; default: six that are quick to fit."
+        ),
     ] = None,
-    pairs: Pairs = None,
-    queries: Queries = None,
-    corpus: Corpus = None,
-    qrels: Qrels = None,
-    texts: Texts = None,
-    labels: Labels = None,
+    own: OwnData,
     pooling: PoolingName = None,
-    sample: Annotated[int, typer.Option(help="Larger corpora are sampled to this many sentences.")] = 5000,
+    sample: Annotated[int, typer.Option(help="How many sentences to sample from a larger corpus.")] = 5000,
     sample_pairs: Annotated[
-        int | None, typer.Option(min=1, rich_help_panel=TO_LABEL, help="Choose so many pairs most worth labelling.")
+        int | None,
+        typer.Option(min=1, rich_help_panel=TO_LABEL, help="Choose this many pairs that are most useful to label."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", rich_help_panel=TO_LABEL, help="The .tsv file for them.")
+        Path | None, typer.Option("--output", "-o", rich_help_panel=TO_LABEL, help="The .tsv file for these pairs.")
     ] = None,
     column: Column = None,
     seed: Seed = 0,
@@ -53,50 +54,42 @@ def advise(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Say whether a recipe helps on your text, which one, how much, and how sure that is; or to leave it.
+    """Say whether a recipe helps on your text: which one, how much, and how sure that is.
 
         bertflow advise corpus.txt --encoder bert-base-uncased
 
-    Without labels it is an estimate; with `--pairs`, a search or clusters of your own it is measured. For pairs to label:
+    Without labels the answer is an estimate. With your own pairs, search or clusters it is measured. To get pairs to label:
 
         bertflow advise corpus.txt --sample-pairs 100 --output to-label.tsv
     """
     progress = start(quiet, many_fits=True)
     from bertflow.errors import InputError
-    from bertflow.evaluation import load_own
     from bertflow.evaluation.judgement import judge, write_pairs_to_label
     from bertflow.storage.text_files import read_sentences
 
     if (sample_pairs is None) != (output is None):
         raise InputError("Pairs to label need both: --sample-pairs 100 --output to-label.tsv.")
-    own = load_own(pairs=pairs, queries=queries, corpus=corpus, qrels=qrels, texts=texts, labels=labels)
-    if len(own) > 1:
+    tasks = own.load_own()
+    if len(tasks) > 1:
         raise InputError("One kind of labels can decide: give pairs, or a search, or clusters.")
     given = read_sentences(sentences, column)
+    options: dict[str, Any] = {
+        "pooling": pooling,
+        "random_state": seed,
+        "device": device,
+        "show_progress_bar": progress,
+    }
     result = judge(
         given,
         encoder,
-        purpose,  # type: ignore[arg-type]  # which judge checks
-        own[0] if own else None,
+        purpose,  # type: ignore[arg-type]  # judge checks it
+        tasks[0] if tasks else None,
         recipes=[name.strip() for name in recipes.split(",") if name.strip()] if recipes else None,
-        pooling=pooling,
         sample=sample,
-        random_state=seed,
-        device=device,
-        show_progress_bar=progress,
+        **options,
     )
     if sample_pairs is not None and output is not None:
-        write_pairs_to_label(
-            result,
-            given,
-            encoder,
-            output,
-            sample_pairs,
-            pooling=pooling,
-            random_state=seed,
-            device=device,
-            show_progress_bar=progress,
-        )
+        write_pairs_to_label(result, given, encoder, output, sample_pairs, **options)
     file = "your-sentences.txt" if sentences == "-" else sentences
     if as_json:
         print_json(result.to_dict() | {"command": result.command(file)})

@@ -8,12 +8,17 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from bertflow.cli.option_groups import Column as Column
-from bertflow.cli.option_groups import Model as Model
 from bertflow.cli.option_groups import ModelOptions, grouped
 from bertflow.cli.output import print_json, say, start, table
 
 Text = Annotated[str, typer.Argument(help="Your sentences: .txt (one a line), .jsonl, .csv, .tsv, .parquet, or `-`.")]
+
+Counts = Annotated[
+    Path | None,
+    typer.Option(
+        help="File of `word count` or `token count` lines; default: the encoder's own counts, or your sentences'."
+    ),
+]
 
 
 @grouped
@@ -24,12 +29,7 @@ def analyze(
         Path | None,
         typer.Option(help="Pairs with sentence1, sentence2 and score: adds edit distance and alignment."),
     ] = None,
-    counts: Annotated[
-        Path | None,
-        typer.Option(
-            help="`word count` or `token count` lines; default: the encoder's own counts, or those of your sentences."
-        ),
-    ] = None,
+    counts: Counts = None,
     asked: ModelOptions,
 ) -> None:
     """Show what is wrong with a space and what calibration changes: isotropy, word frequency, holes, edit distance.

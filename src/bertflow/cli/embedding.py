@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +14,7 @@ import typer
 from rich.markup import escape
 
 from bertflow.cli.models import Column, ModelFolder
+from bertflow.cli.option_groups import grouped
 from bertflow.cli.output import AsJson, Device, PoolingName, Quiet, fail, print_json, say, start
 from bertflow.cli.recipes import RecipeName, RemoteCode, recipe_of
 from bertflow.errors import InputError, require
@@ -28,18 +30,33 @@ WRITTEN = (".npy", ".npz", ".safetensors", ".parquet", ".jsonl")
 AcceptChanged = Annotated[
     bool,
     typer.Option(
-        "--accept-changed-encoder", help="Go on where the encoder is not the one that the model was fitted on."
+        "--accept-changed-encoder",
+        help="Continue although the encoder differs from the one that the model was fitted on.",
     ),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an output that bertflow did not write.")]
 Normalize = Annotated[bool, typer.Option("--normalize", help="Scale vectors to length one.")]
 RankNumber = Annotated[
     int | None,
-    typer.Option("--rank", help="Which of several processes this is, from 0; default: as torchrun or slurm say."),
+    typer.Option("--rank", help="The number of this process among several, from 0; default: from torchrun or slurm."),
 ]
 WorldSize = Annotated[int | None, typer.Option("--world-size", help="How many processes share the work.")]
 
 
+@dataclass(frozen=True)
+class OutputOptions:
+    """How vectors are written, and by which of several processes."""
+
+    normalize: Normalize = False
+    rank: RankNumber = None
+    world_size: WorldSize = None
+    overwrite: Overwrite = False
+    device: Device = None
+    as_json: AsJson = False
+    quiet: Quiet = False
+
+
+@grouped
 def embed(
     sentences: Annotated[
         str, typer.Argument(help="Text to embed: .txt (one a line), .jsonl, .csv, .tsv, .parquet, or `-`.")
@@ -47,6 +64,7 @@ def embed(
     output: Annotated[
         Path, typer.Option("--output", "-o", help=f"Where to: {', '.join(WRITTEN)}; a folder for shards.")
     ],
+    *,
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="A folder that `bertflow fit` wrote, or a hub id.")
     ] = None,
@@ -56,27 +74,23 @@ def embed(
     pooling: PoolingName = None,
     raw: Annotated[
         bool,
-        typer.Option("--raw", help="Uncalibrated vectors, to fit on: the encoder's, or those of a recipe's views."),
+        typer.Option(
+            "--raw", help="Write uncalibrated vectors, to fit on: the encoder's, or those of a recipe's views."
+        ),
     ] = False,
     recipe: RecipeName = None,
     column: Column = None,
-    normalize: Normalize = False,
     precision: Annotated[
-        str, typer.Option(help="Of a file's vectors: `float32`, `float16`, `int8`, `binary`, `ubinary`.")
+        str, typer.Option(help="Number format in a file: `float32`, `float16`, `int8`, `binary`, `ubinary`.")
     ] = "float32",
     shards: Annotated[
         bool, typer.Option("--shards", help="Write a folder of shards; default if the output has no ending.")
     ] = False,
-    shard_rows: Annotated[int, typer.Option(help="Vectors a shard.")] = 50_000,
-    dtype: Annotated[str, typer.Option(help="Of shards: `float16` or `float32`.")] = "float16",
-    rank: RankNumber = None,
-    world_size: WorldSize = None,
+    shard_rows: Annotated[int, typer.Option(help="How many vectors each shard holds.")] = 50_000,
+    dtype: Annotated[str, typer.Option(help="Number format in shards: `float16` or `float32`.")] = "float16",
     trust_remote_code: RemoteCode = False,
     accept_changed_encoder: AcceptChanged = False,
-    overwrite: Overwrite = False,
-    device: Device = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    asked: OutputOptions,
 ) -> None:
     """Write the calibrated vectors of your sentences: row i belongs to line i (a blank line has a vector too).
 
@@ -85,12 +99,12 @@ def embed(
 
         bertflow embed corpus.txt --encoder mini --raw --recipe best --output vectors
     """
-    progress = start(quiet)
+    progress = start(asked.quiet)
     source = partial(_source, model, encoder, pooling, recipe_of(recipe), trust_remote_code, accept_changed_encoder)
     if output.suffix in WRITTEN and not shards:
-        check_output_file(output, [sentences, model, encoder], overwrite=overwrite)
+        check_output_file(output, [sentences, model, encoder], overwrite=asked.overwrite)
         _embed_into_file(
-            sentences, output, source, recipe, raw, column, normalize, precision, device, as_json, progress
+            sentences, output, source, asked, progress, recipe=recipe, raw=raw, column=column, precision=precision
         )
         return
     if output.suffix and not shards and not output.is_dir():
@@ -98,61 +112,62 @@ def embed(
             f"{output} ends in {output.suffix!r}; vectors are written to {', '.join(WRITTEN)}, or to a folder with --shards."
         )
     if precision != "float32":
-        raise InputError("--precision is for files; of shards, --dtype says how numbers are kept.")
+        raise InputError("--precision is for files; for shards, give --dtype.")
     from bertflow.scale import write_shards
     from bertflow.storage.shards import Rank, local_device
 
     check_output_folder(output, [sentences, model, encoder])
-    mine = Rank.choose(rank, world_size)
+    mine = Rank.choose(asked.rank, asked.world_size)
     with _stoppable(output):
-        options: dict[str, Any] = {"normalize": normalize, "dtype": dtype, "shard_rows": shard_rows, "column": column}
+        options: dict[str, Any] = {
+            "normalize": asked.normalize,
+            "dtype": dtype,
+            "shard_rows": shard_rows,
+            "column": column,
+        }
         options |= {"recipe": recipe_of(recipe), "raw": raw, "rank": mine, "show_progress_bar": progress}
-        manifest = write_shards(sentences, source(local_device(device)), output, **options)
-    _tell(output, manifest, mine, as_json)
+        manifest = write_shards(sentences, source(local_device(asked.device)), output, **options)
+    _tell(output, manifest, mine, asked.as_json)
 
 
+@grouped
 def transform(
     vectors: Annotated[
         Path, typer.Argument(help="Raw vectors: a folder that `bertflow embed --raw` wrote, or .npy, .npz, .parquet…")
     ],
     model: ModelFolder,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder, or file, for the calibrated vectors.")],
+    *,
     ids: Annotated[
-        str | None, typer.Option(help="Of a file: text file with one id a row, written beside the vectors.")
+        str | None, typer.Option(help="Text file with one id per row, written with the vectors; only for a file.")
     ] = None,
-    column: Annotated[str | None, typer.Option(help="Of a file: which column or array has the vectors.")] = None,
-    normalize: Normalize = False,
-    dtype: Annotated[str | None, typer.Option(help="`float16` or `float32`; default: as the raw ones.")] = None,
-    rank: RankNumber = None,
-    world_size: WorldSize = None,
-    overwrite: Overwrite = False,
-    device: Device = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    column: Annotated[str | None, typer.Option(help="Column or array that holds the vectors; only for a file.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="`float16` or `float32`; default: that of the raw vectors.")] = None,
+    asked: OutputOptions,
 ) -> None:
-    """Calibrate raw vectors without encoding again; shard by shard, resumable, in flat memory.
+    """Calibrate raw vectors without encoding again, shard by shard in little memory; it can be stopped and resumed.
 
     bertflow transform vectors.npy --model my-calibrator --output calibrated.npy
     """
-    progress = start(quiet)
+    progress = start(asked.quiet)
     from bertflow.storage.shards import is_shards
     from bertflow.storage.vector_files import holds_vectors
 
     if not is_shards(vectors) and holds_vectors(vectors, column):
-        check_output_file(output, [vectors, model, ids], overwrite=overwrite)
-        _transform_file(vectors, model, output, ids, column, normalize, dtype, device, as_json)
+        check_output_file(output, [vectors, model, ids], overwrite=asked.overwrite)
+        _transform_file(vectors, model, output, ids, column, dtype, asked)
         return
     from bertflow.scale import transform_shards
     from bertflow.storage.shards import Rank, Shards, local_device
 
     check_output_folder(output, [vectors, model])
-    mine, raw = Rank.choose(rank, world_size), Shards(vectors)
+    mine, raw = Rank.choose(asked.rank, asked.world_size), Shards(vectors)
     with _stoppable(output):
-        fitted = _fitted_on(raw, model, local_device(device))
+        fitted = _fitted_on(raw, model, local_device(asked.device))
         manifest = transform_shards(
-            raw, fitted, output, normalize=normalize, dtype=dtype, rank=mine, show_progress_bar=progress
+            raw, fitted, output, normalize=asked.normalize, dtype=dtype, rank=mine, show_progress_bar=progress
         )
-    _tell(output, manifest, mine, as_json)
+    _tell(output, manifest, mine, asked.as_json)
 
 
 def _fitted_on(raw: Shards, model: str, device: str | None) -> BertFlow | Calibrator:
@@ -179,17 +194,15 @@ def _transform_file(
     output: Path,
     ids: str | None,
     column: str | None,
-    normalize: bool,
     dtype: str | None,
-    device: str | None,
-    as_json: bool,
+    asked: OutputOptions,
 ) -> None:
     from bertflow.arrays import as_matrix, unit_rows
     from bertflow.calibrators import Calibrator
     from bertflow.storage.text_files import read_sentences
     from bertflow.storage.vector_files import read_vectors, write_vectors
 
-    calibrator = Calibrator.from_pretrained(model, device=device)
+    calibrator = Calibrator.from_pretrained(model, device=asked.device)
     rows = as_matrix(read_vectors(file, column), str(file))
     names = {} if ids is None else {"ids": read_sentences(ids, keep_blank=True)}
     if names and len(names["ids"]) != len(rows):
@@ -199,14 +212,17 @@ def _transform_file(
     if names and output.suffix in (".npy", ".safetensors"):
         raise InputError(f"{output.suffix} has no room for ids; write to .npz, .parquet or .jsonl.")
     calibrated = calibrator.transform(rows)
-    calibrated = unit_rows(calibrated) if normalize else calibrated
+    calibrated = unit_rows(calibrated) if asked.normalize else calibrated
     write_vectors(output, calibrated.astype(dtype) if dtype else calibrated, names)
-    if as_json:
-        print_json(
-            {"output": str(output), "rows": len(calibrated), "dim": calibrated.shape[1], "normalized": normalize}
-        )
+    _tell_file(output, calibrated, asked)
+
+
+def _tell_file(output: Path, vectors: Any, asked: OutputOptions) -> None:
+    if asked.as_json:
+        size = {"rows": len(vectors), "dim": vectors.shape[1]}
+        print_json({"output": str(output), **size, "normalized": asked.normalize})
     else:
-        say(f"Wrote {len(calibrated)} vectors of {calibrated.shape[1]} dimensions to [bold]{escape(str(output))}[/].")
+        say(f"Wrote {len(vectors)} vectors of {vectors.shape[1]} dimensions to [bold]{escape(str(output))}[/].")
 
 
 def _source(
@@ -263,14 +279,13 @@ def _embed_into_file(
     sentences: str,
     output: Path,
     source: Callable[[str | None], BertFlow | TextEncoder],
+    asked: OutputOptions,
+    progress: bool,
+    *,
     recipe: str | None,
     raw: bool,
     column: str | None,
-    normalize: bool,
     precision: str,
-    device: str | None,
-    as_json: bool,
-    progress: bool,
 ) -> None:
     if output.suffix == ".parquet":
         require("pyarrow.parquet", "parquet")
@@ -283,7 +298,7 @@ def _embed_into_file(
     from bertflow.storage.vector_files import write_vectors
 
     texts = read_sentences(sentences, column, keep_blank=True)
-    loaded: Any = source(device)
+    loaded: Any = source(asked.device)
     if raw and hasattr(loaded, "parts"):
         views = [part.view for part in loaded.parts]
         import numpy as np
@@ -293,9 +308,6 @@ def _embed_into_file(
         vectors = np.hstack(encode_views(views, texts, show_progress_bar=progress))
     else:
         vectors = loaded.encode(texts, show_progress_bar=progress)
-    vectors = quantized(unit_rows(vectors) if normalize else vectors, precision)
+    vectors = quantized(unit_rows(vectors) if asked.normalize else vectors, precision)
     write_vectors(output, vectors, {"text": texts} if output.suffix in (".parquet", ".jsonl") else None)
-    if as_json:
-        print_json({"output": str(output), "rows": len(vectors), "dim": vectors.shape[1], "normalized": normalize})
-    else:
-        say(f"Wrote {len(vectors)} vectors of {vectors.shape[1]} dimensions to [bold]{escape(str(output))}[/].")
+    _tell_file(output, vectors, asked)

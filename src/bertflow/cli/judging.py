@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -89,19 +89,31 @@ Output = Annotated[
 
 
 @dataclass(frozen=True)
-class JudgingOptions:
-    """What to judge, on which data, and how to show it."""
+class OwnData:
+    """A user's own labelled data: pairs, a search, or clusters."""
 
-    encoder: EncoderName = "mini"
-    pooling: PoolingName = None
-    fit_on: FitOn = "target"
-    tasks: Tasks = None
     pairs: Pairs = None
     queries: Queries = None
     corpus: Corpus = None
     qrels: Qrels = None
     texts: Texts = None
     labels: Labels = None
+
+    def load_own(self) -> list[Task]:
+        """Load the user's own tasks, one of each kind that is given."""
+        from bertflow.evaluation import load_own
+
+        return load_own(**{one.name: getattr(self, one.name) for one in fields(OwnData)})
+
+
+@dataclass(frozen=True)
+class JudgingOptions(OwnData):
+    """What to judge, on which data, and how to show it."""
+
+    encoder: EncoderName = "mini"
+    pooling: PoolingName = None
+    fit_on: FitOn = "target"
+    tasks: Tasks = None
     split: Split = "test"
     setting: Setting = "wmean"
     metric: MetricName = None
@@ -117,10 +129,9 @@ class JudgingOptions:
 
     def load_tasks(self) -> list[Task]:
         """Load the user's own tasks and those that are named; without either, the seven STS sets."""
-        from bertflow.evaluation import load_own, load_task
+        from bertflow.evaluation import load_task
 
-        own = ("pairs", "queries", "corpus", "qrels", "texts", "labels")
-        tasks = load_own(**{name: getattr(self, name) for name in own})
+        tasks = self.load_own()
         wanted = self.tasks if self.tasks is not None else "" if tasks else SEVEN
         for name in (name.strip() for name in wanted.split(",") if name.strip()):
             tasks.append(load_task(name, self.data, self.raw, self.split if name in WITH_SPLITS else "test"))

@@ -9,81 +9,64 @@ import typer
 from rich.markup import escape
 
 from bertflow.cli.advice import show_judgement
-from bertflow.cli.analysis import Column, Model, Text
-from bertflow.cli.output import (
-    AsJson,
-    Device,
-    EncoderName,
-    PoolingName,
-    Quiet,
-    Seed,
-    print_json,
-    say,
-    start,
-)
-from bertflow.cli.recipes import RecipeName
+from bertflow.cli.analysis import Counts, Text
+from bertflow.cli.option_groups import ModelOptions, grouped
+from bertflow.cli.output import print_json, say, start
 
 if TYPE_CHECKING:
     from bertflow.report import Report
 
 
+@grouped
 def report(
     sentences: Text,
+    *,
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file.")] = Path("report.html"),
-    encoder: EncoderName = "mini",
-    pooling: PoolingName = None,
-    recipe: RecipeName = None,
-    model: Model = None,
     pairs: Annotated[
-        Path | None, typer.Option(help="Pairs with sentence1, sentence2 and score or 0/1 label: they decide.")
-    ] = None,
-    counts: Annotated[
         Path | None,
-        typer.Option(
-            help="`word count` or `token count` lines; default: the encoder's own, or your sentences are counted."
-        ),
+        typer.Option(help="Pairs with sentence1, sentence2 and score or 0/1 label: with them the verdict is measured."),
     ] = None,
+    counts: Counts = None,
     figures: Annotated[Path | None, typer.Option(help="Folder for the same pictures as PNG and SVG.")] = None,
-    column: Column = None,
-    title: Annotated[str | None, typer.Option(help="What the page calls your text; default: the file's name.")] = None,
+    title: Annotated[
+        str | None, typer.Option(help="The name of your text on the page; default: the file's name.")
+    ] = None,
     hide_texts: Annotated[
-        bool, typer.Option("--hide-texts", help="Call every sentence by a number, so that the page may be shared.")
+        bool,
+        typer.Option("--hide-texts", help="Show a number instead of each sentence, so that the page can be shared."),
     ] = False,
-    seed: Seed = 0,
-    device: Device = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    asked: ModelOptions,
 ) -> None:
-    """Write one HTML page: the space before and after calibration, and in plain words whether it helps on your data.
+    """Write an HTML page that shows the space before and after calibration, and whether it helps on your data.
 
     bertflow report corpus.txt --encoder mini --pairs my-pairs.tsv --output report.html
     """
-    progress = start(quiet)
+    progress = start(asked.quiet)
     from bertflow.evaluation import load_pairs_file
     from bertflow.model import BertFlow
     from bertflow.report import Origin, write_report
     from bertflow.storage.text_files import read_sentences
 
-    texts = read_sentences(sentences, column)
+    texts = read_sentences(sentences, asked.column)
     graded = load_pairs_file(pairs) if pairs else None
     named = {"sentences": None if sentences == "-" else sentences, "title": title}
     result = write_report(
         texts,
         output,
-        encoder,
-        pooling,
-        recipe,
-        model=BertFlow.from_pretrained(model, device=device) if model else None,
+        asked.encoder,
+        asked.pooling,
+        asked.recipe,
+        model=BertFlow.from_pretrained(asked.model, device=asked.device) if asked.model else None,
         pairs=graded,
         counts=counts,
         figures=figures,
         show_texts=not hide_texts,
         origin=Origin(**{name: str(value) for name, value in named.items() if value is not None}),
-        random_state=seed,
-        device=device,
+        random_state=asked.seed,
+        device=asked.device,
         show_progress_bar=progress,
     )
-    if as_json:
+    if asked.as_json:
         print_json(result.to_dict())
     else:
         show_report(result, "your-sentences.txt" if sentences == "-" else sentences)
