@@ -1,4 +1,4 @@
-"""The command `doctor`: what is here, what is missing, and whether a vector comes out."""
+"""The command `doctor`: what is installed, what is missing, and whether a text can be encoded."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ PROBE = "The train was late again."
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Tell versions, devices, extras, caches and whether a vector comes out: what to paste into a bug report."""
+    """Show versions, devices, extras and caches, and test that a text can be encoded; paste this into a bug report.
+
+    bertflow doctor
+    """
     start(True)
     found = {
         "bertflow": __version__,

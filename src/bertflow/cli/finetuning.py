@@ -27,20 +27,21 @@ def finetune_nli(
     encoder: EncoderName = "mini",
     pooling: Annotated[str, typer.Option("--pooling", "-p", help="`mean`, `cls` or `max`.")] = "mean",
     epochs: Annotated[float, typer.Option(help="Passes over the rows; a fraction is a part of a pass.")] = 1.0,
-    batch_size: Annotated[int, typer.Option(help="Pairs a step.")] = 16,
-    learning_rate: Annotated[float, typer.Option(help="Peak rate.")] = 2e-5,
+    batch_size: Annotated[int, typer.Option(help="Pairs in each step.")] = 16,
+    learning_rate: Annotated[float, typer.Option(help="Highest learning rate.")] = 2e-5,
     max_length: Annotated[int, typer.Option(help="Tokens read of each sentence in training.")] = 64,
     seed: Seed = 0,
     device: Device = None,
     resume: Annotated[
-        bool, typer.Option("--resume/--no-resume", help="Go on from the checkpoints of a killed run, or begin anew.")
+        bool,
+        typer.Option("--resume/--no-resume", help="Continue from the checkpoints of a killed run, or start again."),
     ] = True,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Tune an encoder on natural language inference (SBERT's siamese softmax), for the paper's Table 3.
 
-    A killed run goes on from its last checkpoint when the same command is given again:
+    To continue a killed run from its last checkpoint, give the same command again:
 
         bertflow finetune-nli my-nli-encoder --train snli.tsv --train mnli.tsv --encoder mini
     """

@@ -14,9 +14,9 @@ from bertflow.cli.output import AsJson, Quiet, print_json, say, start
 def push(
     model: Annotated[Path, typer.Argument(help="A folder that `bertflow fit` wrote.")],
     repo_id: Annotated[str, typer.Argument(help="Where to on the Hugging Face hub: `you/my-model`.")],
-    private: Annotated[bool, typer.Option("--private", help="A new repository is for its owner only.")] = False,
+    private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
     message: Annotated[
-        str | None, typer.Option("--message", help="Of the commit; default: the version of bertflow.")
+        str | None, typer.Option("--message", help="Commit message; default: the version of bertflow.")
     ] = None,
     create_pr: Annotated[bool, typer.Option("--create-pr", help="Open a pull request instead of committing.")] = False,
     as_json: AsJson = False,

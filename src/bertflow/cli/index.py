@@ -40,14 +40,17 @@ def build(
         typer.Option(
             "--recipe",
             "-r",
-            help="For --encoder: `whitening` (default), `best`, `raw`…; `bertflow recipes` tells of each.",
+            help="For --encoder: `whitening` (default), `best`, `raw`…; `bertflow recipes` explains each.",
         ),
     ] = None,
     calibrator: Annotated[
         str | None, typer.Option("--calibrator", "-c", help="Deprecated: --recipe says it.", hidden=True)
     ] = None,
     dimension: Annotated[
-        int | None, typer.Option("--dimension", "-d", help="Keep so many dimensions of a whitening; its cost is shown.")
+        int | None,
+        typer.Option(
+            "--dimension", "-d", help="Keep this many dimensions of a whitening; the loss is measured and shown."
+        ),
     ] = None,
     factory: Annotated[str, typer.Option(help="FAISS's index: `Flat` (exact), `HNSW32`, `IVF256,Flat`…")] = "Flat",
     parameters: Annotated[str | None, typer.Option(help="For searching: `nprobe=16`, `efSearch=64`…")] = None,
@@ -60,7 +63,7 @@ def build(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Embed and calibrate texts and write an index that is searched by cosine.
+    """Embed and calibrate texts, and write an index to search them by cosine.
 
     bertflow index build texts.txt my-index --encoder mini --recipe whitening
 

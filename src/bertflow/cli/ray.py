@@ -30,13 +30,14 @@ def embed(
         str | None, typer.Option(help="The cluster, such as `auto`; default: RAY_ADDRESS, else this machine.")
     ] = None,
     concurrency: Annotated[
-        int | None, typer.Option(min=1, help="Workers; default: one a GPU, else one a core.")
+        int | None, typer.Option(min=1, help="How many workers; default: one per GPU, else one per core.")
     ] = None,
     gpus_per_worker: Annotated[
-        float | None, typer.Option(min=0, help="Default: 1 where there are GPUs; 0.5 puts two workers on each.")
+        float | None,
+        typer.Option(min=0, help="GPUs per worker; default: 1 where there are GPUs; 0.5 puts two workers on each."),
     ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Sentences that a worker encodes at once.")] = 4096,
-    rows_per_file: Annotated[int, typer.Option(min=1, help="Rows in an output file, at least.")] = 100_000,
+    batch_size: Annotated[int, typer.Option(min=1, help="How many sentences a worker encodes at once.")] = 4096,
+    rows_per_file: Annotated[int, typer.Option(min=1, help="Least number of rows in an output file.")] = 100_000,
     column: Column = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="Scale vectors to length one.")] = False,
     as_json: AsJson = False,

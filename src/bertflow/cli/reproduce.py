@@ -1,4 +1,4 @@
-"""`bertflow reproduce`: the paper's tables and figures with ours beside them."""
+"""`bertflow reproduce`: the paper's tables and figures, next to ours."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reproduce(
         ),
     ] = "mini",
     preset: Annotated[str, typer.Option(help="How the flow is fitted: `paper` or `default`.")] = "paper",
-    seeds: Annotated[int, typer.Option(help="Seeds of the flow (table8: of the fine-tuning).")] = 5,
+    seeds: Annotated[int, typer.Option(help="How many seeds of the flow (table8: of the fine-tuning).")] = 5,
     data: Annotated[
         Path | None,
         typer.Option(help="Folder of data sets; default: $BERTFLOW_DATA, then what `bertflow data get` fetched."),
@@ -38,7 +38,9 @@ def reproduce(
     unit: Annotated[
         str, typer.Option(help="Unit of edit distance (table6, figure2): `words`, `wordpieces`, `characters`.")
     ] = "words",
-    learning_rate: Annotated[float, typer.Option(help="Of the NLI fine-tuning (table8); 2e-5 is the paper's.")] = 2e-5,
+    learning_rate: Annotated[
+        float, typer.Option(help="Learning rate of the NLI fine-tuning (table8); 2e-5 is the paper's.")
+    ] = 2e-5,
     output: Annotated[
         Path | None,
         typer.Option(

@@ -28,21 +28,21 @@ def serve(
     ] = None,
     texts: Annotated[
         str | None,
-        typer.Option(help="File with some texts of your kind: with it a cosine is explained, `1 in 240 000`."),
+        typer.Option(help="File with texts like yours, to explain a cosine: `1 in 240 000` pairs are as near."),
     ] = None,
-    host: Annotated[str, typer.Option(help="`0.0.0.0` to be reached from other machines.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", "-p", help="0 for any that is free.")] = 8000,
+    host: Annotated[str, typer.Option(help="The address; `0.0.0.0` can be reached from other machines.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", "-p", help="The port; 0 takes any free one.")] = 8000,
     keys_file: Annotated[
         Path | None,
         typer.Option("--keys", help="File with the keys that clients may show, one a line; also BERTFLOW_API_KEYS."),
     ] = None,
-    max_texts: Annotated[int, typer.Option(help="Texts in one request.")] = 2048,
-    max_characters: Annotated[int, typer.Option(help="Characters in one text.")] = 100_000,
-    max_body: Annotated[int, typer.Option(help="Bytes of one request.")] = 16 << 20,
-    max_queue: Annotated[int, typer.Option(help="Texts that may wait; beyond it clients get 429.")] = 16_384,
-    batch_tokens: Annotated[int, typer.Option(help="Tokens computed together.")] = 8192,
+    max_texts: Annotated[int, typer.Option(help="Most texts in one request.")] = 2048,
+    max_characters: Annotated[int, typer.Option(help="Most characters in one text.")] = 100_000,
+    max_body: Annotated[int, typer.Option(help="Most bytes in one request.")] = 16 << 20,
+    max_queue: Annotated[int, typer.Option(help="Most texts that may wait; further clients get status 429.")] = 16_384,
+    batch_tokens: Annotated[int, typer.Option(help="How many tokens to compute together.")] = 8192,
     batching: Annotated[
-        bool, typer.Option("--batching/--no-batching", help="Compute what several clients ask together.")
+        bool, typer.Option("--batching/--no-batching", help="Compute the requests of several clients together.")
     ] = True,
     device: Device = None,
     as_json: AsJson = False,

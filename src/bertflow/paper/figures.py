@@ -67,28 +67,21 @@ def figure2(
     encoder: Any = MINI,
     output: str | Path = "figure2.png",
     pooling: str | None = None,
-    *,
-    data: str | Path | None = None,
-    unit: str = "words",
-    seed: int = 0,
-    preset: str = "default",
+    **options: Any,
 ) -> Path:
     """Draw similarity against edit distance on STS-B dev: gold, raw and after the flow.
 
     Args:
-        encoder: As in ``bertflow.paper.table6.measure``, and so the other arguments.
+        encoder: As in ``bertflow.paper.table6.measure``.
         output: A ``.png``, ``.svg`` or ``.pdf`` file; its folder is made if need be.
         pooling: For a name or folder.
-        data: The folder of data sets.
-        unit: ``"words"``, ``"wordpieces"`` or ``"characters"``.
-        seed: Of the flow.
-        preset: Of the flow's training.
+        options: ``data``, ``unit``, ``seed`` and ``preset`` of ``measure``.
 
     Returns:
         The file.
     """
     path = _checked(output)
-    found = measure(encoder, pooling, data=data, unit=unit, seed=seed, preset=preset)
+    found = measure(encoder, pooling, **options)
     with drawing(path, (11, 4.4)) as figure:
         _draw_panels(figure, found)
     return path

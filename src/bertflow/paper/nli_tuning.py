@@ -172,7 +172,7 @@ def _last_checkpoint(folder: Path, settings: dict[str, Any], resume: bool) -> Pa
     if known is not None and resume and (other := _differences(known, settings)):
         raise InputError(
             f"{folder} has checkpoints of another run ({'; '.join(other)}): repeat that run's settings to go on with it, or "
-            "begin anew with resume=False (on the command line --no-resume)."
+            "start again with resume=False (on the command line --no-resume)."
         )
     if not resume:
         shutil.rmtree(folder, ignore_errors=True)

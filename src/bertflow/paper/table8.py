@@ -28,7 +28,7 @@ def run(options: Options, *, learning_rate: float = 2e-5, folder: Path | None = 
         folder: Where the fine-tuned models are kept; default: in bertflow's cache.
     """
     kept = f"{Path(options.encoder).name}-{as_encoder(options.encoder).fingerprint}-{learning_rate:g}"
-    base = folder or cache_folder() / "table8" / kept  # another encoder of the same name is tuned anew
+    base = folder or cache_folder() / "table8" / kept  # another encoder of the same name is tuned again
     models = [_tuned(options, seed, learning_rate, base / f"seed-{seed}") for seed in range(options.seeds)]
     task = load_task("STS-B", options.data)
     calls = (("mean", "none"), (LAST2AVG, "none"), (LAST2AVG, options.flow))
