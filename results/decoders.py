@@ -104,7 +104,7 @@ What the tasks' samples hold:"""
 
 TASKS: dict[str, Callable[[], Task]] = {
     "STS-B dev": partial(sample_of_pairs, "STS-B", split="dev"),
-    "QQP": partial(sample_of_pairs, "qqp", 1200),
+    "QQP": partial(sample_of_pairs, "qqp", 600),
     "PARADE": partial(sample_of_pairs, "parade"),
     "Banking77": partial(sample_of_clusters, "banking77", 25),
     "DBpedia": partial(sample_of_search, "dbpedia", 20, 500),
@@ -116,6 +116,7 @@ def main(
     encoder: Annotated[list[str], typer.Argument(help="Model names or folders.")],
     task: Annotated[list[str], typer.Option(help=f"Only these, of: {', '.join(TASKS)}.")] = [],  # noqa: B006
     flows: Annotated[bool, typer.Option(help="Flows too, on pairs.")] = True,
+    bf16: Annotated[bool, typer.Option(help="In bfloat16 instead of float32.")] = False,
     only_known: Annotated[bool, typer.Option(help="Write the page of what was measured before.")] = False,
 ) -> None:
     """Measure what is not known yet, and write the page."""
@@ -124,13 +125,14 @@ def main(
     kept.parent.mkdir(parents=True, exist_ok=True)
     scores: Scores = json.loads(kept.read_text()) if kept.exists() else {}
     for place in () if only_known else encoder:
-        known = Remembering(Encoder(place, device="cpu"))
-        of_encoder = scores.setdefault(Path(place).name, {})
+        known = Remembering(Encoder(place, device="cpu", dtype=torch.bfloat16 if bf16 else None))
+        of_encoder = scores.setdefault(Path(place).name + ", bfloat16" * bf16, {})
         if "seconds" not in of_encoder:
             of_encoder["seconds"] = {"pass": seconds(known)}
             if known.architecture == "decoder":
                 of_encoder["seconds"]["prefix"] = {"once": gain_of_constant_prefix(known)}
-        for views, name in product(passes(known.architecture), task or TASKS):
+        first, later = passes(known.architecture)[:2], passes(known.architecture)[2:]
+        for name, views in (*product(task or TASKS, first), *product(task or TASKS, later)):
             measure(name, known, views, of_encoder.setdefault(name, {}), flows)
             with atomic_file(kept) as file:
                 file.write_text(json.dumps(scores, indent=1))

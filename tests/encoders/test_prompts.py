@@ -344,6 +344,21 @@ def test_a_prompt_beside_other_parts_is_not_exported(tiny, sentences):
         to_sentence_transformer(model)
 
 
+# --- the judge
+
+
+@pytest.mark.parametrize(("kind", "tried"), [("gpt2", True), ("bert", False)])
+def test_with_labels_the_judge_tries_prompts_on_decoders(tiny, kind, tried):
+    from bertflow import judge
+    from bertflow.evaluation import PairSet, PairTask
+
+    texts = [f"{one} {other}" for one in "abcdefghijk" for other in "abcdefghijk"]
+    gold = np.random.default_rng(0).uniform(size=60)
+    labels = PairTask("own", "spearman", {"all": PairSet(texts[:60], texts[60:120], gold)}, [])
+    found = judge(texts, Encoder(tiny(kind), device="cpu"), labels=labels)
+    assert ({"prompt", "prompt-half"} <= {one.recipe for one in found.ranking}) == tried
+
+
 # --- the command line
 
 

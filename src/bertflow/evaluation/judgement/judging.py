@@ -50,7 +50,8 @@ def judge(
         purpose: ``"similarity"``, ``"search"``, ``"clusters"`` or ``"paraphrase"``; default: what the labels are for, else
             similarity.
         labels: Any task, such as ``bertflow.evaluation.load_pairs_file(...)``, ``load_search(...)``, ``load_clusters(...)``.
-        recipes: Those to weigh, names of ``bertflow.recipes()``; raw vectors are always among them.
+        recipes: Those to weigh, names of ``bertflow.recipes()``; raw vectors are always among them. By default a few, and
+            with labels, on a decoder, those with a prompt too.
         pooling: Of an encoder given by name: what raw vectors are. Default: what its folder says, or first-last-avg.
         sample: Larger corpora are sampled to this many sentences.
         random_state: Makes the judgement repeatable.
@@ -84,6 +85,7 @@ def judge(
         encoder,
         names,
         labels,
+        prompts=recipes is None and labels is not None,  # without labels nothing is known of what prompts gain
         pooling=pooling,
         random_state=random_state,
         device=device,

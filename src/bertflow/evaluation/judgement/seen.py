@@ -23,6 +23,7 @@ from bertflow.recipes import make_parts, readings
 from bertflow.storage.remembering import Remembering
 
 RECIPES = (RAW, "natsv-1", "whitening-half", "whitening", "static", "best")
+PROMPTS = ("prompt", "prompt-half")  # what is tried on a decoder besides
 TOKENIZED = 1000  # texts whose tokens are counted
 
 
@@ -95,6 +96,7 @@ def see(
     recipes: Sequence[str] = RECIPES,
     labels: Task | None = None,
     *,
+    prompts: bool = False,
     fit: Sequence[str] | None = None,
     spliced: bool = True,
     pooling: str | None = None,
@@ -109,6 +111,7 @@ def see(
         encoder: As for ``judge``.
         recipes: Names, raw vectors among them; those of tokens are left out where an encoder has no tokens.
         labels: Their texts are encoded too; without, splices are made.
+        prompts: Also those with a prompt, where the encoder is a decoder.
         fit: Only these of the recipes are fitted.
         spliced: Make splices where there are no labels.
         pooling: As for ``judge``.
@@ -118,7 +121,8 @@ def see(
     """
     loaded = as_encoder(encoder, pooling, **({} if device is None else {"device": device}))
     of_text = not isinstance(loaded, VectorsAsEncoder)
-    names = _possible(recipes, loaded)
+    asked = PROMPTS if prompts and getattr(loaded, "architecture", None) == "decoder" else ()
+    names = _possible([*recipes, *asked], loaded)
     known = Remembering(loaded, readings(names, loaded), show_progress_bar=show_progress_bar) if of_text else loaded
     splices = make_splices(texts, random_state) if of_text and spliced and labels is None else None
     more = [*(splices.splices if splices else ()), *(one_task(labels).sentences if labels else ())]
