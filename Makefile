@@ -5,7 +5,7 @@ INSTALL := -m pip install -qq --disable-pip-version-check
 PYTEST := -m pytest --numprocesses auto --dist worksteal
 PIP := $(BIN)/python $(INSTALL) -c constraints.txt
 
-.PHONY: demo test test-core test-lowest lint bench docs clean
+.PHONY: demo test test-core test-lowest fortress audit lint bench docs clean
 .SILENT:
 
 demo: .venv/core
@@ -30,6 +30,14 @@ test-lowest:
 	.venv-lowest/bin/python $(INSTALL) accelerate==1.7.0 sentence-transformers==6.2.0
 	.venv-lowest/bin/python $(PYTEST) -W default tests/test_finetuning.py
 LOWEST := data,evaluation,faiss,figures,mteb,onnx,parquet,ray,sentence-transformers
+
+# The attack: every format that is read, damaged in at least 100 ways; every verb that writes, killed 20 times. Half an hour.
+fortress: .venv/dev
+	FORTRESS_CASES=110 FORTRESS_KILLS=20 $(BIN)/python $(PYTEST) tests/fortress
+
+# Known faults and licences of the pinned packages; the first needs the network, and says so where it has none.
+audit: .venv/dev
+	$(BIN)/python results/audit.py
 
 lint: .venv/dev
 	$(BIN)/ruff check .

@@ -34,6 +34,8 @@ def as_matrix(x: object, name: str = "x", *, min_rows: int = 1) -> Matrix:
         x = (tensor if tensor.dtype in (library.float32, library.float64) else tensor.float()).numpy()
     try:
         array = np.asarray(x)
+        if array.dtype.kind == "c":
+            raise TypeError("complex numbers, whose imaginary part would be lost")
         array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be an (n, d) array of numbers, but it holds something else: {error}") from None

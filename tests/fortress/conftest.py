@@ -27,3 +27,6 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         total = sum(counts, Counter())
         kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(total.items()))
         terminalreporter.write_line(f"Fortress: {sum(total.values())} cases of {len(counts)} formats: {kinds}.")
+    kills = [value for report in reports for name, value in report.user_properties if name == "kills"]
+    if kills:
+        terminalreporter.write_line(f"Fortress: {sum(kills)} kills of {len(kills)} verbs.")
