@@ -277,3 +277,17 @@ def test_mini_flow_needs_onnxruntime_and_writes_nothing_at_home(tmp_path):
     assert "onnxruntime" in modules
     assert not modules & HEAVY
     assert np.load(tmp_path / "vectors.npy").shape == (2, 256)
+
+
+# --- on the command line
+
+
+@onnxruntime
+def test_fit_puts_the_graph_beside_the_model_and_info_tells(run, tmp_path, tiny_bert, sentences, one_graph):
+    (tmp_path / "texts.txt").write_text("\n".join(sentences), encoding="utf-8")
+    options = ["--encoder", tiny_bert, "--recipe", "whitening", "--runtime", "onnx", "--quiet"]
+    assert run("fit", tmp_path / "texts.txt", "--output", tmp_path / "model", *options)[0] == 0
+    assert json.loads(run("info", tmp_path / "model", "--json")[1])["runtime"] == "onnxruntime"
+    assert "onnxruntime" in run("info", tmp_path / "model")[1]
+    code, _, said = run("fit", tmp_path / "texts.txt", "--output", tmp_path / "other", "--runtime", "jax")
+    assert (code, said) == (1, "bertflow: --runtime is onnx, or left out; it was 'jax'.\n")

@@ -12,6 +12,7 @@ from bertflow.cli.models import Column
 from bertflow.cli.output import AsJson, Device, PoolingName, Quiet, Seed, print_json, say, start
 from bertflow.cli.recipes import RecipeName, RemoteCode, recipe_of
 from bertflow.errors import InputError
+from bertflow.runtime.sessions import import_onnxruntime
 from bertflow.storage.outputs import check_output_folder
 
 if TYPE_CHECKING:
@@ -62,6 +63,10 @@ def fit(
     bundle_encoder: Annotated[
         bool, typer.Option("--bundle-encoder", help="Put the encoder's weights into the folder.")
     ] = False,
+    runtime: Annotated[
+        str | None,
+        typer.Option(help="`onnx`: put the encoder's graph into the folder, so that the model runs without torch."),
+    ] = None,
     trust_remote_code: RemoteCode = False,
     seed: Seed = 0,
     device: Device = None,
@@ -93,6 +98,10 @@ def fit(
     """
     progress = start(quiet)
     chosen = recipe_of(recipe, calibrator, preset)
+    if runtime not in (None, "onnx"):
+        raise InputError(f"--runtime is onnx, or left out; it was {runtime!r}.")
+    if runtime:
+        import_onnxruntime()
     from bertflow.storage.shards import is_shards
     from bertflow.storage.vector_files import holds_vectors
 
@@ -109,7 +118,7 @@ def fit(
         _refuse(of_encoder | {"--column": column}, f"{sentences} holds shards, which have their encoder")
         model = _on_shards(sentences, chosen, rows, **settings)
     elif holds_vectors(sentences, column):
-        extra = {"--bundle-encoder": bundle_encoder or None}
+        extra = {"--bundle-encoder": bundle_encoder or None, "--runtime": runtime}
         _refuse(of_encoder | extra, f"{sentences} holds vectors, and a calibrator alone is fitted on them")
         _on_vectors(sentences, output, chosen, column, as_json, **settings)
         return
@@ -121,7 +130,7 @@ def fit(
         options = {"max_length": max_length} | ({"trust_remote_code": True} if trust_remote_code else {})
         asked = {"template": prompt or None, "layer": layer}
         model = _on_text(sentences, column, encoder or "mini", pooling, chosen, asked, options, **settings)
-    saved = model.save_pretrained(output, bundle_encoder=bundle_encoder)
+    saved = model.save_pretrained(output, bundle_encoder=bundle_encoder, runtime=runtime)
     if as_json:
         known = {"recipe": model.recipe, "encoder": model.encoder.describe(), "training": model.training}
         print_json({"saved": str(saved), **known})

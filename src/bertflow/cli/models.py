@@ -150,16 +150,19 @@ def info(
     if (Path(model) / "manifest.json").is_file():
         _show_shards(model, verify, as_json)
         return
+    from bertflow.runtime.light import choose_runtime
     from bertflow.storage import model_folder
 
     folder = model_folder.locate(model)
     config, arrays = model_folder.load(folder)
+    light = choose_runtime(folder, config, arrays, device=None, runtime=None)
+    runtime = light.runtime if light else "torch"
     numbers = sum(array.size for array in arrays.values())
     if as_json:
-        print_json(config | {"folder": str(folder), "parameters": numbers})
+        print_json(config | {"folder": str(folder), "parameters": numbers, "runtime": runtime})
         return
     rows = [("folder", str(folder)), ("written by", f"bertflow {config['bertflow_version']}")]
-    rows.append(("recipe", config.get("recipe") or "of its own"))
+    rows += [("recipe", config.get("recipe") or "of its own"), ("runs in", runtime)]
     parts = {f"part {i} {what}": part[what] for i, part in enumerate(config.get("parts", ()), 1) for what in part}
     known = (
         {name: config.get(name) for name in ("encoder", "calibrator")} | parts | {"training": config.get("training")}

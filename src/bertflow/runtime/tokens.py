@@ -22,6 +22,7 @@ from bertflow.texts import check_sentences
 
 TABLE, TOKENIZER = "table.safetensors", "tokenizer.json"
 TEXTS_AT_ONCE = 64  # of like length: their vectors stay in the processor's cache while tokens are added to them
+FEW = 8  # texts that are faster one by one
 CLASSES = ("TokenTable", "Sif", "ZipfianWhitening", "Usif")
 
 
@@ -75,6 +76,8 @@ class LightTable:
         """Map n texts to float32 vectors (n, k); of texts without any word, all tokens count alike."""
         encodings = self.tokenizer.encode_batch_fast(check_sentences(texts), add_special_tokens=False)
         ids = [encoding.ids for encoding in encodings]
+        if len(ids) <= FEW and self.kind != "Usif" and all(map(self._has_words, ids)):
+            return np.stack([self._encode_one(np.array(tokens)) for tokens in ids])
         lengths = np.fromiter(map(len, ids), np.int64, len(ids))
         flat = np.fromiter(chain.from_iterable(ids), np.int64, int(lengths.sum()))
         self._see(flat)
@@ -93,6 +96,16 @@ class LightTable:
         found += self._bias
         found[lengths == 0] = self._nothing
         return found
+
+    def _has_words(self, tokens: list[int]) -> bool:
+        return bool(tokens) and bool(self.weights[tokens].any())
+
+    def _encode_one(self, tokens: Any) -> Matrix:
+        """Return the vector (k,) of a text's tokens."""
+        if not self._seen[tokens].all():
+            self._see(tokens)
+        total = self.weights[tokens].sum() if self.kind == "TokenTable" else np.float32(len(tokens))
+        return self._rows[tokens].sum(0) / total + self._bias
 
     def _see(self, tokens: Any) -> None:
         """Weigh and map the rows of tokens that no text had so far."""
