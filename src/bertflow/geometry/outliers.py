@@ -1,4 +1,4 @@
-"""The sentences that a flow finds least likely; ``bertflow.corpus.find_outliers`` tells by neighbours, and better."""
+"""The sentences that a flow finds least likely; ``bertflow.corpus.find_outliers`` uses neighbours and is better."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def list_outliers(
     dim: int,
     top: int,
 ) -> tuple[Outlier, ...]:
-    """Return the ``top`` texts of lowest log-density (n,), of so many dimensions."""
+    """Return the ``top`` texts of lowest log-density (n,); ``dim`` is the number of dimensions."""
     z = robust_z(scores)
     return tuple(
         Outlier(

@@ -1,4 +1,4 @@
-"""How a table of the paper and ours stand side by side: paper | ours | difference."""
+"""Tables that compare the paper's figures with ours: paper | ours | difference."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def finetune_nli(
 
 
 def _check(target: Path, pooling: str, **positive: float) -> None:
-    """Refuse what cannot be run, before anything long begins."""
+    """Refuse settings that cannot be run, before any long work."""
     if pooling not in _POOLINGS:
         raise InputError(f"Fine-tuning has no pooling {pooling!r}; it has {', '.join(_POOLINGS)}.")
     for name, value in positive.items():
@@ -165,7 +165,7 @@ def _differences(known: dict[str, Any] | None, settings: dict[str, Any]) -> list
 
 
 def _last_checkpoint(folder: Path, settings: dict[str, Any], resume: bool) -> Path | None:
-    """Return the newest whole checkpoint of this run, after clearing away what is of no use."""
+    """Return the newest complete checkpoint of this run, after removing unusable files."""
     known = _read_json(folder / _RUN)
     if known is None and folder.exists() and any(not entry.name.startswith(".") for entry in folder.iterdir()):
         raise ModelFolderError(f"{folder} is wanted for checkpoints but holds something else: move it away.")

@@ -42,7 +42,7 @@ class Options:
 
     @property
     def size(self) -> str:
-        """Which of the paper's two sizes to stand beside."""
+        """Which of the paper's two model sizes to compare with."""
         return "large" if "large" in self.encoder else "base"
 
     @property
@@ -165,7 +165,7 @@ def _row(
 
 
 def _published(table: Mapping[str, tuple[float, ...]], names: Sequence[str]) -> list[Row]:
-    """Rows of systems that are not ours to run."""
+    """Rows of systems that we do not run."""
     return [Row(name, table[name], (None,) * len(table[name])) for name in names]
 
 

@@ -1,4 +1,4 @@
-"""Table 8: is the gain real, or luck of a seed? Fine-tune on NLI with several seeds; STS-B with and without the flow."""
+"""Table 8: is the gain real, or only a lucky seed? Fine-tune on NLI with several seeds; STS-B with and without the flow."""
 
 from __future__ import annotations
 

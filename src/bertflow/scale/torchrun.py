@@ -150,7 +150,7 @@ def _fit_flow(calibrator: FlowCalibrator, x: Matrix, reducer: Reducer) -> FlowCa
 
 
 def _agree(vectors: Shards | Matrix, reducer: Reducer) -> None:
-    """Refuse data that differs between machines; unnoticed, each process would wait for the others for ever."""
+    """Refuse data that differs between machines; unnoticed, the processes would wait for each other without end."""
     shape = torch.tensor([len(vectors), _dim(vectors)], dtype=torch.float64)
     if not torch.equal(reducer.sum(shape.clone()), shape * reducer.world_size):
         raise InputError(
