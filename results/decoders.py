@@ -116,6 +116,7 @@ def main(
     encoder: Annotated[list[str], typer.Argument(help="Model names or folders.")],
     task: Annotated[list[str], typer.Option(help=f"Only these, of: {', '.join(TASKS)}.")] = [],  # noqa: B006
     flows: Annotated[bool, typer.Option(help="Flows too, on pairs.")] = True,
+    more: Annotated[bool, typer.Option(help="Contrast and echo too.")] = True,
     bf16: Annotated[bool, typer.Option(help="In bfloat16 instead of float32.")] = False,
     only_known: Annotated[bool, typer.Option(help="Write the page of what was measured before.")] = False,
 ) -> None:
@@ -131,7 +132,7 @@ def main(
             of_encoder["seconds"] = {"pass": seconds(known)}
             if known.architecture == "decoder":
                 of_encoder["seconds"]["prefix"] = {"once": gain_of_constant_prefix(known)}
-        first, later = passes(known.architecture)[:2], passes(known.architecture)[2:]
+        first, later = passes(known.architecture)[:2], passes(known.architecture)[2:] if more else []
         for name, views in (*product(task or TASKS, first), *product(task or TASKS, later)):
             measure(name, known, views, of_encoder.setdefault(name, {}), flows)
             with atomic_file(kept) as file:

@@ -2,8 +2,8 @@
 
 The strongest vectors published of frozen language models come from prompts: PromptBERT (Jiang et al., 2022) reads the state at
 the mask of a template, PromptEOL (Jiang et al., 2024) the last token of one that ends in "in one word:", Echo (Springer et al.,
-2024) shows a decoder the text twice. A prompt is text and nothing else: chat templates are applied only where somebody writes
-them into it.
+2024) shows a decoder the text twice. Token prepending (Fu et al., 2025) is not here, since it changes what layers are given.
+A prompt is text and nothing else: chat templates are applied only where somebody writes them into it.
 """
 
 from __future__ import annotations
