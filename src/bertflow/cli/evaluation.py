@@ -87,13 +87,26 @@ def compare(
     progress, form = start(asked.quiet, many_fits=True), asked.chosen_format()
     names = None if recipes is None else [name.strip() for name in recipes.split(",") if name.strip()]
     fitted_on = sentences_to_fit(asked.fit_on, names)
-    result = _compare(asked, asked.load_tasks(), names, fitted_on, progress)
+    tasks = asked.load_tasks()
+    result = _compare(asked, tasks, names, fitted_on, progress)
     figures = result.figures()
     if write(figures, form, asked.output):
         return
     rows = [(name, *(_cell(result, name, column) for column in figures.columns)) for name in figures.rows]
     table(_title(result, asked.seeds), ("recipe", *figures.columns), rows)
     say(NOTE)
+    _show_judgements(result, tasks)
+
+
+def _show_judgements(result: ComparisonTable, tasks: list[Task]) -> None:
+    """Say for each task which recipe to use, where raw vectors were among them."""
+    from bertflow.evaluation.judgement import RECIPES, judge_scores, purpose_of
+
+    for task in tasks:
+        scores = {name: cells[task.name].score for name, cells in result.results.items()}
+        if RECIPES[0] in scores and len(scores) > 1:
+            found = judge_scores(scores, result.encoder["name"], purpose_of(task), len(task.fit_sentences))
+            say(f"[bold]{escape(task.name)}[/]: {escape(found.headline)}")
 
 
 def _compare(

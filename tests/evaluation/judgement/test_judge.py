@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bertflow import InputError, judge
+from bertflow import BertFlow, InputError, judge
 from bertflow.data import sample_sentences
-from bertflow.evaluation.judgement import RECIPES, Gain, write_pairs_to_label
+from bertflow.evaluation.judgement import RECIPES, Gain, judge_model, judge_scores, write_pairs_to_label
 from bertflow.evaluation.judgement.evidence import Evidence, share_of_copies, share_unknown
 from bertflow.evaluation.judgement.result import PURPOSES, RAW
 from bertflow.evaluation.judgement.rule import Precedent, decide, precedents
@@ -184,6 +184,23 @@ def test_what_cannot_be_used_is_said(crowded, corpus, change, words):
     given = {"sentences": corpus, "encoder": crowded, **change}
     with pytest.raises(InputError, match=words):
         judge(given.pop("sentences"), **given)
+
+
+def test_scores_that_are_there_are_judged(crowded, corpus, pairs):
+    encodes = {RAW: crowded.encode, "whitening": BertFlow.fit(corpus, crowded, recipe="whitening").encode}
+    scores = {name: pairs.score(encode, resamples=300) for name, encode in encodes.items()}
+    found = judge_scores(scores, "mine", "similarity", len(corpus))
+    assert (found.verdict, found.recipe) == ("use", "whitening")
+    assert found.ranking[0].score == scores["whitening"].value
+    assert judge_scores({RAW: scores[RAW]}, "mine", "similarity", 0).verdict == "leave"
+
+
+def test_a_fitted_model_is_judged_at_a_glance(small_model, sentences):
+    small = BertFlow(small_model.encoder, parts=small_model.parts, recipe="whitening-half")
+    found = judge_model(small, sentences)
+    assert {one.recipe for one in found.ranking} == {RAW, "whitening-half"}
+    assert found.sentences == len(sentences)
+    assert judge_model(small, sentences[:9]).verdict == "too little text"
 
 
 def test_vectors_have_no_labels(crowded, corpus, pairs):

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bertflow.arrays import as_matrix
+from bertflow.encoders.choosing import is_tuned
 from bertflow.errors import InputError
 from bertflow.evaluation.judgement.evidence import Evidence
-from bertflow.evaluation.judgement.labels import Measured, measure, too_few
+from bertflow.evaluation.judgement.labels import choose_by_scores, measure, too_few
 from bertflow.evaluation.judgement.result import PURPOSES, RAW, Gain, Judgement, Kind, Purpose, Ranked
 from bertflow.evaluation.judgement.rule import decide, pairs_needed
-from bertflow.evaluation.judgement.seen import RECIPES, VectorsAsEncoder, see
+from bertflow.evaluation.judgement.seen import RECIPES, Seen, VectorsAsEncoder, see
 from bertflow.evaluation.judgement.to_label import pairs_to_label, write_pairs
-from bertflow.evaluation.scores import difference
-from bertflow.evaluation.tasks import ClusterTask, SearchTask, Task
+from bertflow.evaluation.scores import Score, difference
+from bertflow.evaluation.tasks import ClusterTask, Encode, SearchTask, Task
+from bertflow.model import BertFlow
 from bertflow.recipes import check_recipe
 from bertflow.texts import check_sentences
 
 SAMPLE = 5000
 FEWEST = 100  # different sentences; of fewer, no recipe learns anything
+GLANCE = 300  # sentences that are looked at where a model has just been fitted
 NOTHING = Gain(0.0, 0.0, 0.0)
 
 
@@ -94,8 +97,47 @@ def judge(
     about = {"encoder": seen.encoder.name, "kind": kind, "purpose": purpose, "sentences": len(texts)}
     evidence = seen.evidence()
     if labels is not None:
-        return _measured(measure(labels, seen.encodes, RAW, random_state), evidence, labels, about, reasons)
+        found = measure(labels, seen.encodes, RAW, random_state)
+        agreed = f"{found.picks.get(found.choice, 0)} of {sum(found.picks.values())} parts of the labels chose {found.choice}"
+        reasons = [*reasons, f"{agreed}; the gain is that on the parts that had no say in the choice."]
+        return _measured(found.choice, Gain(*found.gain), found.scores, about, reasons, evidence)
     return _estimated(evidence, about, reasons)
+
+
+def judge_scores(scores: Mapping[str, Score], encoder: str, purpose: Purpose, sentences: int) -> Judgement:
+    """Judge by scores that are there, such as those of ``compare_recipes``.
+
+    Args:
+        scores: By recipe, raw vectors among them, all of one task with one seed.
+        encoder: Its name.
+        purpose: What the task is for.
+        sentences: How many the recipes were fitted on.
+    """
+    choice = choose_by_scores(scores, RAW)
+    lead = difference(scores[choice], scores[RAW])
+    about: dict[str, Any] = {"encoder": encoder, "kind": "name", "purpose": purpose, "sentences": sentences}
+    reason = (
+        "The recipe was chosen on these very labels, and the best of several flatters itself: expect a little less."
+    )
+    return _measured(choice, Gain(lead.difference, lead.low, lead.high), scores, about, [reason])
+
+
+def judge_model(model: BertFlow, sentences: Sequence[str]) -> Judgement:
+    """Say what to expect of a fitted model, from precedents and a look at a few sentences.
+
+    Args:
+        model: Of any recipe.
+        sentences: What it was fitted on, or text like it.
+    """
+    texts = list(dict.fromkeys(check_sentences(sentences)))[:GLANCE]
+    recipe = model.recipe or "its own parts"
+    kind: Kind = "name" if _class_of(model.encoder) == "Encoder" else "object"
+    if len(texts) < FEWEST:
+        return _too_little(texts, model.encoder, "object", "similarity")
+    encodes: dict[str, Encode] = {RAW: model.encoder.encode, recipe: model.encode}
+    evidence = Seen(texts, model.encoder, is_tuned(model.encoder.name), None, encodes).evidence()
+    about = {"encoder": model.encoder.name, "kind": kind, "purpose": "similarity", "sentences": len(set(sentences))}
+    return _estimated(evidence, about, [])
 
 
 def write_pairs_to_label(
@@ -163,32 +205,34 @@ def _class_of(encoder: Any) -> object:
 
 
 def _measured(
-    found: Measured, evidence: Evidence, labels: Task, about: dict[str, Any], reasons: list[str]
+    choice: str,
+    gain: Gain,
+    scores: Mapping[str, Score],
+    about: dict[str, Any],
+    reasons: Sequence[str],
+    evidence: Evidence | None = None,
 ) -> Judgement:
     """Let the labels decide."""
-    gain, raw = Gain(*found.gain), found.scores[RAW]
-    better = found.choice != RAW and gain.value > 0
+    raw = scores[RAW]
+    better = choice != RAW and gain.value > 0
     ranking = []
-    for name, score in sorted(found.scores.items(), key=lambda item: -item[1].value):
+    for name, score in sorted(scores.items(), key=lambda item: -item[1].value):
         lead = None if name == RAW else difference(score, raw)
         ranking.append(Ranked(name, Gain(lead.difference, lead.low, lead.high) if lead else NOTHING, score.value))
     best = next((one for one in ranking if one.recipe != RAW), None)
     shown = gain if better else best.gain if best else NOTHING
-    agreed = (
-        f"{found.picks.get(found.choice, 0)} of {sum(found.picks.values())} parts of the labels chose {found.choice}"
-    )
     return Judgement(
         **about,
         verdict="use" if better else "leave",
-        recipe=found.choice if better else RAW,
+        recipe=choice if better else RAW,
         gain=shown,
         ranking=tuple(ranking),
         unit=raw.unit,
         labels=raw.size,
         metric=raw.metric,
         needed=None if shown.low > 0 or shown.high < 0 else _needed(raw.size, shown),
-        reasons=(*reasons, f"{agreed}; the gain is that on the parts that had no say in the choice."),
-        evidence=evidence.to_dict(),
+        reasons=tuple(reasons),
+        evidence=evidence.to_dict() if evidence else {},
     )
 
 

@@ -66,7 +66,7 @@ def measure(task: Task, encodes: Mapping[str, Encode], raw: str, seed: int = 0) 
         value += share * (first.value - second.value)
         draws += share * np.nan_to_num(_draws(first) - _draws(second))
     scores = {name: task.score(encode, resamples=RESAMPLES, seed=seed) for name, encode in encodes.items()}
-    return Measured(_significant(scores, raw), (value, *interval(draws, CONFIDENCE)), dict(picks), scores)
+    return Measured(choose_by_scores(scores, raw), (value, *interval(draws, CONFIDENCE)), dict(picks), scores)
 
 
 def choose(task: Task, encodes: Mapping[str, Encode], raw: str, seed: int) -> str:
@@ -75,10 +75,11 @@ def choose(task: Task, encodes: Mapping[str, Encode], raw: str, seed: int) -> st
         name: task.score(encode, resamples=INNER_RESAMPLES, seed=seed, confidence=CONFIDENCE)
         for name, encode in encodes.items()
     }
-    return _significant(scores, raw)
+    return choose_by_scores(scores, raw)
 
 
-def _significant(scores: Mapping[str, Score], raw: str) -> str:
+def choose_by_scores(scores: Mapping[str, Score], raw: str) -> str:
+    """The best recipe by scores with resamples, if its lead over raw vectors is significant; else raw."""
     best = max(scores, key=lambda name: scores[name].value)
     return best if best != raw and difference(scores[best], scores[raw]).low > 0 else raw
 
