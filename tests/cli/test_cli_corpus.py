@@ -43,7 +43,7 @@ def test_outliers_are_named_by_their_line(run, write, texts, model):
     assert found["texts"] == found["corpus"] == 401
     code, out, err = run("outliers", corpus, "-m", model, "--top", 500, "-q")
     assert code == 0, err
-    assert GARBAGE in out
+    assert GARBAGE.split()[0] in out
     assert "102" in out
 
 

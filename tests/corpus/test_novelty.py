@@ -57,6 +57,18 @@ def test_a_corpus_alone_is_its_own_measure(kinds):
     assert all(entry.nearest != entry.row and entry.z is None for entry in found.entries)
 
 
+def test_vectors_far_too_long_are_odd_even_where_neighbours_are_near(kinds):
+    corpus, known, _ = kinds
+    vectors = np.concatenate([known, 4 * known[:3]])
+    texts = texts_of(vectors, "new")
+    found = find_outliers(texts, vectors=vectors, against=texts_of(corpus, "old"), against_vectors=corpus, top=len(texts))
+    longest = [entry for entry in found.entries if entry.row >= len(known)]
+    assert {entry.why for entry in longest} == {"length"}
+    assert max(entry.rank for entry in longest) <= 10
+    assert [entry.share for entry in found.entries] == sorted(entry.share for entry in found.entries)
+    assert all(0 < entry.share <= 1 for entry in found.entries)
+
+
 def test_scores_are_those_of_the_nearest(kinds):
     corpus, known, _ = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in kinds)
     expected = 1 - np.sort(known @ corpus.T, axis=1)[:, -10:].mean(axis=1)

@@ -49,13 +49,14 @@ def outliers(
             "yes" if one.unrelated else "",
             f"{one.nearest_cosine:.2f}",
             f"{one.cosine:.2f}",
+            one.why,
             *((_figure(one.z),) if flow else ()),
             str(given.lines[one.row]),
             escape(one.text),
         )
         for one in result.entries
     ]
-    titles = "", "new", "nearest", "10 nearest", *(("density z",) if flow else ()), given.place, "text"
+    titles = "", "new", "nearest", "10 nearest", "far by", *(("density z",) if flow else ()), given.place, "text"
     table(None, titles, rows, text_last=True)
     say(
         f"[dim]{result.unrelated} of {result.texts} different texts are new: no text among {result.corpus} is nearer to them "
