@@ -70,19 +70,18 @@ def measure(
             "raw": round(scores[RAW].value, 2),
             "gains": {recipe: round(lead.difference, 2) for recipe, lead in leads.items()},
             "half": {recipe: round((lead.high - lead.low) / 2, 2) for recipe, lead in leads.items()},
-            "evidence": slim(seen.evidence().to_dict()),
+            **evidence_in_short(seen.evidence()),
         }
         with atomic_file(place) as temporary:
             temporary.write_text(json.dumps(known, indent=1) + "\n")
         typer.echo(f"{name}: {known[name]['gains']}")
 
 
-def slim(evidence: dict[str, Any]) -> dict[str, Any]:
-    """Two decimals are enough."""
-    return {
-        name: slim(value) if isinstance(value, dict) else round(value, 2) if isinstance(value, float) else value
-        for name, value in evidence.items()
-    }
+def evidence_in_short(evidence: Evidence) -> dict[str, Any]:
+    """What the rule asks for."""
+    raw = evidence.spaces[RAW]
+    figures = {"unknown": evidence.unknown or 0.0, "uniformity": raw.uniformity, "mean_cosine": raw.mean_cosine}
+    return {"tuned": evidence.tuned} | {name: round(value, 2) for name, value in figures.items()}
 
 
 def sampled(task: Task, texts: int, documents: int, words: int, clustered: int) -> Task:
@@ -126,7 +125,7 @@ def write() -> None:
         for place in sorted(WORK.glob("*.json"))
         for name, case in json.loads(place.read_text()).items()
     }
-    every = [precedent(*key, case) for key, case in cases.items() if (case["evidence"]["unknown"] or 0) < rule.UNKNOWN]
+    every = [precedent(*key, case) for key, case in cases.items() if case["unknown"] < rule.UNKNOWN]
     rows = [json.dumps(asdict(one), ensure_ascii=False) for one in every]
     PRECEDENTS.write_text("[\n" + ",\n".join(rows) + "\n]\n", encoding="utf-8")
     found = {key: judged(key, case, every) for key, case in cases.items()}
@@ -140,9 +139,9 @@ def precedent(encoder: str, name: str, case: dict[str, Any]) -> rule.Precedent:
 
 
 def evidence_of(case: dict[str, Any]) -> Evidence:
-    """The evidence as it was seen."""
-    spaces = {name: SpaceEvidence(**one) for name, one in case["evidence"]["spaces"].items()}
-    return Evidence(**{**case["evidence"], "spaces": spaces})
+    """The evidence, as far as the rule asks for it."""
+    space = SpaceEvidence(case["mean_cosine"], case["uniformity"], effective_rank=0.0, hubness=0.0, agreement=0.0)
+    return Evidence(case["texts"], case["tuned"], case["unknown"], spaces=dict.fromkeys((RAW, *case["gains"]), space))
 
 
 def judged(key: tuple[str, str], case: dict[str, Any], every: list[rule.Precedent]) -> dict[str, Any]:

@@ -32,4 +32,8 @@ python results/search.py --encoder mini
 python results/encoders.py encoders
 python results/beyond.py --encoder mini
 python results/beyond.py --seeds 3 --encoder mini-nli --encoder encoders/SmolLM2-135M --encoder encoders/gemma-3-270m
-python results/advise.py --encoder mini --encoder mini-nli --encoder encoders/SmolLM2-135M --encoder encoders/all-MiniLM-L6-v2 --encoder encoders/all-mpnet-base-v2
+python results/advise.py measure mini --tasks STS-B,STS12,STS13,semrel,parade,qqp,dbpedia,cisi,banking77,lcqmc
+python results/advise.py measure encoders/all-MiniLM-L6-v2
+for name in gte-small bert-base-cased SmolLM2-135M; do python results/advise.py measure "encoders/$name" --small; done
+python results/advise.py measure encoders/albert-tiny-chinese --small --tasks zh-sts-dev,lcqmc,bq
+python results/advise.py write

@@ -1,10 +1,9 @@
 """Without labels: what came of other encoders and texts that looked like this.
 
 The precedents lie in ``precedents.json``, which `python results/advise.py` measures and writes: what each recipe gained over
-raw vectors on an encoder, a text and a use, on development data. The rule looks up those of the same purpose, of encoders
-that were tuned for similarity or not, as this one is; their mean is the expected gain, their spread the interval. Whatever
-decides (which recipes promise most, how far gains spread) comes from the precedents; ``results/advise.md`` judges each
-encoder by the precedents of all others.
+raw vectors on an encoder, a text and a use, on development data. The rule looks up those of encoders that were tuned for
+similarity or not, as this one is; their weighted mean is the expected gain, their spread the interval. Precedents of
+another purpose weigh half. ``results/advise.md`` judges each encoder by the precedents of all others.
 """
 
 from __future__ import annotations
@@ -22,11 +21,12 @@ from bertflow.evaluation.judgement.evidence import UNKNOWN, Evidence
 from bertflow.evaluation.judgement.result import RAW, Gain, Purpose, Verdict
 
 EVEN = -3.0  # uniformity of raw vectors up to which an encoder counts as tuned, whatever its folder says
-FEWEST = 3  # precedents of a purpose; of fewer, all purposes are looked at
+OTHERS = 0.5  # what a precedent of another purpose weighs
 WORTH = 1.0  # points under which a gain is not worth a recipe
 SURE = 0.9  # of the interval
-DOUBT = -3.0  # lowest end of the interval with which a recipe is still advised
-PAIRS_SPREAD = 60.0  # half the 95 % interval of a difference of two recipes, times the root of the number of pairs
+SURER = 1.0  # standard deviations that an expected gain must be above zero to be advised
+NARROWEST = 1.0  # points: no spread of precedents is taken for less
+PAIRS_SPREAD = 80.0  # half the 95 % interval of a gain times the root of the number of pairs; median over the precedents
 SMALLEST = 2.0  # points: what pairs should be able to show
 
 
@@ -70,16 +70,16 @@ def decide(evidence: Evidence, purpose: Purpose, known: Sequence[Precedent] | No
     """
     tuned = counts_as_tuned(evidence)
     alike = [one for one in (precedents() if known is None else known) if one.tuned == tuned]
-    same = [one for one in alike if one.purpose == purpose]
-    alike = same if len(same) >= FEWEST else alike
-    gains = {name: _expected(name, alike) for name in evidence.spaces if name != RAW}
-    told = {name: gain for name, gain in gains.items() if gain is not None}
-    reasons = tuple(_reasons(evidence, tuned, len(alike), [name for name in gains if name not in told]))
-    if not told:
+    names = [name for name in evidence.spaces if name != RAW]
+    found = {name: expected for name in names if (expected := _expected(name, alike, purpose)) is not None}
+    reasons = tuple(_reasons(evidence, tuned, len(alike), [name for name in names if name not in found]))
+    if not found:
         return Decision("cannot tell", RAW, Gain(0.0, 0.0, 0.0), {}, reasons)
-    best = max(told, key=lambda name: told[name].value)
-    verdict = _verdict(evidence, told[best])
-    return Decision(verdict, best if verdict == "use" else RAW, told[best], told, reasons)
+    best = max(found, key=lambda name: found[name][0].value)
+    gain, spread = found[best]
+    verdict = _verdict(evidence, gain, spread)
+    gains = {name: expected[0] for name, expected in found.items()}
+    return Decision(verdict, best if verdict == "use" else RAW, gain, gains, reasons)
 
 
 def counts_as_tuned(evidence: Evidence) -> bool:
@@ -99,22 +99,27 @@ def precedents() -> tuple[Precedent, ...]:
     return tuple(Precedent(**row) for row in rows)
 
 
-def _expected(recipe: str, alike: Sequence[Precedent]) -> Gain | None:
-    """Mean of what a recipe gained in such cases, and the interval for one more; None where nothing is known of it."""
-    found = np.array([one.gains[recipe] for one in alike if recipe in one.gains])
-    if len(found) < 2:
+def _expected(recipe: str, alike: Sequence[Precedent], purpose: Purpose) -> tuple[Gain, float] | None:
+    """Weighted mean of what a recipe gained in such cases, the interval for one more, and the spread; None if unheard of."""
+    known = [one for one in alike if recipe in one.gains]
+    if len(known) < 2:
         return None
-    half = student.ppf((1 + SURE) / 2, len(found) - 1) * found.std(ddof=1) * np.sqrt(1 + 1 / len(found))
-    value = float(found.mean())
-    return Gain(value, value - float(half), value + float(half))
+    gains = np.array([one.gains[recipe] for one in known])
+    weights = np.array([1.0 if one.purpose == purpose else OTHERS for one in known])
+    cases = float(weights.sum() ** 2 / np.square(weights).sum())  # as many of equal weight would be as sure
+    value = float(np.average(gains, weights=weights))
+    variance = float(np.average((gains - value) ** 2, weights=weights)) * cases / (cases - 1)
+    spread = max(float(np.sqrt(variance)), NARROWEST)
+    half = float(student.ppf((1 + SURE) / 2, cases - 1)) * spread * float(np.sqrt(1 + 1 / cases))
+    return Gain(value, value - half, value + half), spread
 
 
-def _verdict(evidence: Evidence, gain: Gain) -> Verdict:
+def _verdict(evidence: Evidence, gain: Gain, spread: float) -> Verdict:
     if (evidence.unknown or 0.0) >= UNKNOWN:
         return "cannot tell"
     if gain.value < WORTH:
         return "leave"
-    return "use" if gain.low >= DOUBT else "cannot tell"
+    return "use" if gain.value >= SURER * spread else "cannot tell"
 
 
 def _reasons(evidence: Evidence, tuned: bool, cases: int, unheard: list[str]) -> list[str]:
