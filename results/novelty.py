@@ -19,6 +19,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 
 from bertflow import BertFlow, Encoder
 from bertflow.arrays import Matrix
+from bertflow.corpus import find_outliers
 from bertflow.corpus.novelty import novelty_scores
 from bertflow.corpus.vectors import unit_vectors
 from bertflow.moments import Moments
@@ -37,7 +38,7 @@ class Setting(NamedTuple):
 
 def main(
     encoder: Annotated[list[str], typer.Option(help="Model name or folder.")] = ["mini"],  # noqa: B006
-    most: Annotated[int, typer.Option(help="Texts of a corpus; of new and known ones a third as many at most.")] = 6000,
+    most: Annotated[int, typer.Option(help="Texts of a corpus; of new and known ones a third as many at most.")] = 3000,
     seed: Annotated[int, typer.Option(help="Draws kinds and texts.")] = 0,
 ) -> None:
     """Print a table for each encoder."""
@@ -65,6 +66,14 @@ def methods(encoder: Remembering) -> dict[str, Callable[[list[str], list[str]], 
 
         return score
 
+    def verb(recipe: str) -> Callable[[list[str], list[str]], Matrix]:
+        def score(corpus: list[str], texts: list[str]) -> Matrix:
+            model = BertFlow.fit(corpus, encoder, recipe=recipe)
+            rank = {one.text: one.rank for one in find_outliers(texts, model, against=corpus, top=len(texts)).entries}
+            return -np.array([rank[text] for text in texts])
+
+        return score
+
     def density(corpus: list[str], texts: list[str]) -> Matrix:
         return -np.asarray(BertFlow.fit(corpus, encoder, recipe="flow").score_samples(texts))
 
@@ -74,6 +83,7 @@ def methods(encoder: Remembering) -> dict[str, Callable[[list[str], list[str]], 
         return np.einsum("nd,nd->n", centred @ np.linalg.pinv(moments.covariance()), centred)
 
     near = {f"10 nearest, {recipe}": neighbours(recipe) for recipe in RECIPES}
+    near |= {f"bertflow outliers, {recipe}": verb(recipe) for recipe in ("whitening-half", "best")}
     return near | {"density of the flow": density, "Mahalanobis": mahalanobis}
 
 
