@@ -37,6 +37,7 @@ fortress: .venv/dev
 
 # Known faults and licences of the pinned packages; the first needs the network, and says so where it has none.
 audit: .venv/dev
+	$(PIP) pip-audit
 	$(BIN)/python results/audit.py
 
 lint: .venv/dev
