@@ -2,6 +2,7 @@
 
     python results/advise.py measure mini                       # kept in results/advise/mini.json, set by set
     python results/advise.py measure ENCODERS/gte-small --small
+    python results/advise.py few                                # what little text costs, kept in results/advise-few.json
     python results/advise.py write                              # the page, and the precedents that ship
 
 Only development data: STS-B dev, STS12, STS13, and the sets of `tasks`. What is sampled is drawn with seed 0.
@@ -19,15 +20,19 @@ import numpy as np
 import typer
 from shared_data import use_shared_data
 
+from bertflow import BertFlow, Encoder
 from bertflow.evaluation import ClusterTask, PairSet, PairTask, SearchTask, Task, difference, load_task
 from bertflow.evaluation.judgement import RECIPES, rule
 from bertflow.evaluation.judgement.evidence import Evidence, SpaceEvidence
 from bertflow.evaluation.judgement.result import RAW
 from bertflow.evaluation.judgement.seen import see
+from bertflow.recipes import readings
 from bertflow.storage.atomic import atomic_file
+from bertflow.storage.remembering import Remembering
 
 HERE = Path(__file__).parent
-WORK, PAGE = HERE / "advise", HERE / "advise.md"
+WORK, PAGE, FEW = HERE / "advise", HERE / "advise.md", HERE / "advise-few.json"
+COUNTS = (50, 100, 200, 500, 2000, 5000)
 PRECEDENTS = Path(rule.__file__).with_name("precedents.json")
 PURPOSES = {
     **dict.fromkeys(("STS-B", "STS12", "STS13", "semrel"), "similarity"),
@@ -118,6 +123,30 @@ def sampled_search(task: SearchTask, count: int, words: int, rng: np.random.Gene
 
 
 @app.command()
+def few() -> None:
+    """Score recipes fitted on few sentences: mini, STS-B dev, three draws of each number."""
+    use_shared_data()
+    task = load_task("STS-B", split="dev")
+    encoder = Encoder("mini", device="cpu")
+    known = Remembering(encoder, readings(RECIPES, encoder))
+    found: dict[str, dict[str, float]] = {}
+    for count in COUNTS:
+        draws = [np.random.default_rng(seed).permutation(task.fit_sentences)[:count].tolist() for seed in range(3)]
+        found[str(count)] = {
+            recipe: round(float(np.mean([fitted_score(task, known, recipe, draw) for draw in draws])), 2)
+            for recipe in RECIPES
+        }
+        typer.echo(f"{count}: {found[str(count)]}")
+    with atomic_file(FEW) as temporary:
+        temporary.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def fitted_score(task: Task, encoder: Any, recipe: str, texts: list[str]) -> float:
+    """The score of a recipe fitted on these texts."""
+    return task.score(BertFlow.fit(texts, encoder, recipe=recipe).encode, resamples=0).value
+
+
+@app.command()
 def write() -> None:
     """Write the page and the precedents from what is measured."""
     cases = {
@@ -181,7 +210,36 @@ def page(cases: dict[tuple[str, str], Any], found: dict[tuple[str, str], dict[st
     text += f"| median width of the interval, points | {np.median(widths):.1f} | ≤ 8 |\n"
     text += "\n## What falls short\n\n"
     text += "".join(f"- {line}\n" for line in shortcomings(found)) or "Nothing.\n"
-    return text + "\n## All cases\n\n" + table(cases, found)
+    return text + "\n## All cases\n\n" + table(cases, found) + averages(cases) + table_few()
+
+
+def averages(cases: dict[tuple[str, str], Any]) -> str:
+    """Mean gain of each recipe by encoder."""
+    names = RECIPES[1:]
+    text = "\n## What each recipe gained on average\n\n"
+    text += (
+        f"| encoder | sets | uniformity of raw vectors | {' | '.join(names)} |\n|---|---:|---|{'---:|' * len(names)}\n"
+    )
+    for encoder in dict.fromkeys(encoder for encoder, _ in cases):
+        mine = [case for (owner, _), case in cases.items() if owner == encoder]
+        spread = [case["uniformity"] for case in mine]
+        gains = [np.mean([case["gains"][name] for case in mine]) for name in names]
+        told = " | ".join(f"{gain:+.1f}" for gain in gains)
+        text += f"| {encoder} | {len(mine)} | {min(spread):.1f} to {max(spread):.1f} | {told} |\n"
+    return text
+
+
+def table_few() -> str:
+    """Scores by the number of sentences."""
+    if not FEW.is_file():
+        return ""
+    rows = json.loads(FEW.read_text())
+    text = "\n## Too little text\n\nmini, Spearman ×100 on STS-B dev, fitted on so many sentences of STS-B; means of three "
+    text += "draws. `python results/advise.py few`\n\n"
+    text += f"| sentences | {' | '.join(RECIPES)} |\n|---:{'|---:' * len(RECIPES)}|\n"
+    for count, scores in rows.items():
+        text += f"| {int(count):,} | {' | '.join(f'{scores[recipe]:.1f}' for recipe in RECIPES)} |\n"
+    return text
 
 
 HEAD = """# Is the judgement without labels right?

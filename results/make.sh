@@ -36,4 +36,5 @@ python results/advise.py measure mini --tasks STS-B,STS12,STS13,semrel,parade,qq
 python results/advise.py measure encoders/all-MiniLM-L6-v2
 for name in gte-small bert-base-cased SmolLM2-135M; do python results/advise.py measure "encoders/$name" --small; done
 python results/advise.py measure encoders/albert-tiny-chinese --small --tasks zh-sts-dev,lcqmc,bq
+python results/advise.py few
 python results/advise.py write
