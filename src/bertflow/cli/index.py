@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from bertflow.cli.models import Column
 from bertflow.cli.output import AsJson, Device, PoolingName, Quiet, Seed, print_json, say, start, table
-from bertflow.cli.recipes import recipe_of
+from bertflow.cli.recipes import completed, recipe_of
 from bertflow.errors import InputError
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def build(
             "--recipe",
             "-r",
             help="For --encoder: `whitening` (default), `best`, `raw`…; `bertflow recipes` explains each.",
+            autocompletion=completed,
         ),
     ] = None,
     calibrator: Annotated[

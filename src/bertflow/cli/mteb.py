@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from bertflow.cli.judging import Data, FitOn, sentences_to_fit
 from bertflow.cli.output import AsJson, Device, PoolingName, Quiet, Seed, print_json, say, start, table
+from bertflow.cli.recipes import completed
 from bertflow.errors import InputError
 from bertflow.recipes import RAW, check_recipe
 
@@ -33,6 +34,7 @@ def mteb(
             "--recipe",
             "-r",
             help="For --encoder: `raw` (default), `whitening`, `best`…; several with commas, or repeated.",
+            autocompletion=completed,
         ),
     ] = None,
     calibrator: Annotated[

@@ -12,7 +12,8 @@ from bertflow.errors import InputError
 from bertflow.recipes import DEFAULT, PRESETS, TABLE, check_recipe, recipes
 
 
-def _completed(incomplete: str) -> list[tuple[str, str]]:
+def completed(incomplete: str) -> list[tuple[str, str]]:
+    """Return the recipes whose names begin so, with their help."""
     return [(name, text) for name, text in recipes().items() if name.startswith(incomplete)]
 
 
@@ -23,7 +24,7 @@ RecipeName = Annotated[
         "-r",
         help=f"What to fit: {', '.join(f'`{name}`' for name in TABLE)} (K is a number); `bertflow recipes` explains each. "
         f"Default: `{DEFAULT}`. A recipe with one view can name its pooling: `whitening@cls`.",
-        autocompletion=_completed,
+        autocompletion=completed,
     ),
 ]
 RemoteCode = Annotated[
