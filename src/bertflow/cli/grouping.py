@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from bertflow.corpus import Duplicates, Pair
 
 SHOWN = 10  # groups on the screen
+NEARLY_EQUAL = 0.999
 
 
 @grouped
@@ -44,6 +46,8 @@ def duplicates(
 ) -> None:
     """Find texts that are nearer to each other than unrelated texts are, and keep one of each group.
 
+    The default recipe is `static`, for speed, and because duplicates share words.
+
     bertflow duplicates corpus.jsonl --column text -o cleaned/
 
     bertflow duplicates test.txt --against train.txt
@@ -57,6 +61,8 @@ def duplicates(
     for file in files.values():
         check_output_file(file, [texts, against], overwrite=overwrite)
     both = [*given.texts, *(other.texts if other else ())]
+    if not (asked.model or asked.recipe or asked.pooling):
+        asked = replace(asked, recipe="static")
     result = find_duplicates(
         given.texts,
         model_for(both, asked, progress),
@@ -191,6 +197,11 @@ def _show_duplicates(result: Duplicates, given: TextFile, other: TextFile) -> No
             for pair in result.borderline
         ]
         table("\nOn the border", ("cosine", "false as near", "pair"), rows, text_last=True)
+    if result.threshold > NEARLY_EQUAL:
+        say(
+            "Unrelated texts of this corpus come so near each other that hardly more than equal vectors count: allow more with "
+            "--expect-false, or try another recipe."
+        )
     what = "have a duplicate there" if other is not given else "are duplicates of a kept one"
     say(
         f"{len(result.removed)} of {result.texts} texts {what}: a cosine of {result.threshold:.3f} or more, which "
