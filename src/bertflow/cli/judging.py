@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
+from bertflow.cli.embedding import Overwrite
 from bertflow.cli.output import AsJson, Device, EncoderName, Markdown, PoolingName, Quiet, say
 from bertflow.errors import InputError
+from bertflow.storage.outputs import check_output_file
 
 if TYPE_CHECKING:
     from bertflow.evaluation import Task
@@ -123,6 +125,7 @@ class JudgingOptions(OwnData):
     device: Device = None
     form: Format = None
     output: Output = None
+    overwrite: Overwrite = False
     markdown: Markdown = False
     as_json: AsJson = False
     quiet: Quiet = False
@@ -138,7 +141,10 @@ class JudgingOptions(OwnData):
         return [task.judged_by(self.metric, self.setting) for task in tasks]
 
     def chosen_format(self) -> str | None:
-        """Return the format of the table, or None for one on the terminal."""
+        """Return the format of the table, or None for one on the terminal; refuse to lose a file over it."""
+        if self.output is not None:
+            own = [getattr(self, one.name) for one in fields(OwnData)]
+            check_output_file(self.output, [*own, self.encoder, self.fit_on], overwrite=self.overwrite)
         return chosen_format(self.form, self.output, self.markdown, self.as_json)
 
 

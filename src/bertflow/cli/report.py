@@ -10,8 +10,10 @@ from rich.markup import escape
 
 from bertflow.cli.advice import show_judgement
 from bertflow.cli.analysis import Counts, Text
+from bertflow.cli.embedding import Overwrite
 from bertflow.cli.option_groups import ModelOptions, grouped
 from bertflow.cli.output import print_json, say, start
+from bertflow.storage.outputs import check_output_file
 
 if TYPE_CHECKING:
     from bertflow.report import Report
@@ -35,6 +37,7 @@ def report(
         bool,
         typer.Option("--hide-texts", help="Show a number instead of each sentence, so that the page can be shared."),
     ] = False,
+    overwrite: Overwrite = False,
     asked: ModelOptions,
 ) -> None:
     """Write an HTML page that shows the space before and after calibration, and whether it helps on your data.
@@ -47,6 +50,7 @@ def report(
     from bertflow.report import Origin, write_report
     from bertflow.storage.text_files import read_sentences
 
+    check_output_file(output, [sentences, pairs, counts, asked.model, asked.encoder], overwrite=overwrite)
     texts = read_sentences(sentences, asked.column)
     graded = load_pairs_file(pairs) if pairs else None
     named = {"sentences": None if sentences == "-" else sentences, "title": title}

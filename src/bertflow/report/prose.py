@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bertflow.arrays import Matrix
 from bertflow.evaluation.judgement import Judgement, Ranked
 from bertflow.evaluation.judgement.result import signed
 from bertflow.geometry import ReadableTable
@@ -145,11 +146,17 @@ def cosines_table(found: Cosines) -> ReadableTable:
 def spectrum_caption(findings: Findings) -> str:
     """Say how even the deviations along the principal axes are."""
     found = findings.analysis.isotropy
-    steep = [one.spectrum[0] / float(np.median(one.spectrum)) for one in (found.before, found.after)]
+    before, after = (_steepness(one.spectrum) for one in (found.before, found.after))
     return (
-        f"The widest principal axis is {steep[0]:.1f} times as wide as the middle one before and {steep[1]:.1f} times after; "
-        "level as the dotted line of Gaussian noise would be perfect."
+        f"The widest principal axis is {before} the middle one before and {after} it after; level as the dotted line of "
+        "Gaussian noise would be perfect."
     )
+
+
+def _steepness(spectrum: Matrix) -> str:
+    """How much wider the widest axis is; the middle one has no width where there are fewer sentences than dimensions."""
+    widest, middle = float(np.max(spectrum)), float(np.median(spectrum))
+    return f"{widest / middle:.1f} times as wide as" if middle > 1e-6 * widest else "infinitely wider than"
 
 
 def spectrum_table(findings: Findings) -> ReadableTable:
