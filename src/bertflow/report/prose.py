@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from bertflow.arrays import Matrix
 from bertflow.evaluation.judgement import Judgement, Ranked
 from bertflow.evaluation.judgement.result import signed
 from bertflow.geometry import ReadableTable
@@ -153,7 +153,7 @@ def spectrum_caption(findings: Findings) -> str:
     )
 
 
-def _steepness(spectrum: Matrix) -> str:
+def _steepness(spectrum: Sequence[float]) -> str:
     """How much wider the widest axis is; the middle one has no width where there are fewer sentences than dimensions."""
     widest, middle = float(np.max(spectrum)), float(np.median(spectrum))
     return f"{widest / middle:.1f} times as wide as" if middle > 1e-6 * widest else "infinitely wider than"
