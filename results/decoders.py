@@ -98,7 +98,8 @@ under a point mean little. *half* and *three quarters* scale the principal axes 
 last token of `This sentence: "{text}" means in one word: "`; of a masked model the mask in `This sentence: "{text}" means
 [MASK].`, the template's bias subtracted. *contrast* subtracts half the vectors of a prompt for irrelevant information; *echo*
 reads the text twice. *tokens* is the table of tokens of `best`, α = ¾; what stands beside it is half-way, weighted alike or by
-dimensions. CISI has the longest texts; a sample of few texts, so its whitened rows have fewer texts than dimensions.
+dimensions; `best-prompt` weighs alike. What has no figure was not measured. CISI has the longest texts; it is a sample of few
+texts, so for larger models its whitened rows have fewer texts than dimensions.
 
 What the tasks' samples hold:"""
 

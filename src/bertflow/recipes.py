@@ -188,7 +188,8 @@ def _(view: View, k: int) -> list[Part]:
 
 @register_recipe("best-prompt", "tokens by themselves, beside the same: for decoders", brings_views=True)
 def _(view: View, k: int) -> list[Part]:
-    return [_tokens_beside_words(None, None)[0], bf.Part(bf.Prompt(), bf.Whitening(alpha=0.5), weight=None)]
+    table = bf.Part(bf.TokenTable(), bf.Whitening(alpha=0.75, shrinkage=SHRINKAGE))
+    return [table, bf.Part(bf.Prompt(), bf.Whitening(alpha=0.5))]
 
 
 def _tokens_beside_words(tokens: int | None, words: int | None) -> list[Part]:
