@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from bertflow import BertFlow
-from bertflow.data import MINI, mini_flow_folder
+from bertflow.data import MINI, shipped_model
 from bertflow.errors import InputError
 
 SENTENCES = 5_000  # more fit Wikipedia better and everything else worse (docs/refit.md)
@@ -50,9 +50,11 @@ def main(
     number: Annotated[int, typer.Option(help="Sentences to fit on.")] = SENTENCES,
 ) -> None:
     """Fit the flow of the mini encoder on general text and put it where it ships."""
-    model = BertFlow.fit(general_sentences(folder, number), MINI, random_state=0, device="cpu", show_progress_bar=True)
+    model = BertFlow.fit(
+        general_sentences(folder, number), MINI, recipe="flow", random_state=0, device="cpu", show_progress_bar=True
+    )
     model.card = {"language": "en"}
-    model.save_pretrained(mini_flow_folder())
+    model.save_pretrained(shipped_model("mini-flow"))
 
 
 if __name__ == "__main__":
