@@ -35,7 +35,7 @@ def test_the_page_is_short():
 def test_links_to_files_are_alive(name):
     links = re.findall(r"\]\(([^)#]+)\)|(?:src|srcset)=\"([^\"]+)\"", page(name))
     files = [first or second for first, second in links if not (first or second).startswith("http")]
-    assert len(files) > 8
+    assert len(files) > 5
     assert [file for file in files if not (ROOT / file).exists()] == []
 
 

@@ -178,13 +178,14 @@ class LayerReader:
         self._stack = None  # layers that run not once each, or on something else than (n, tokens, d)
         return self(ids, mask)
 
-    def _keep(self, _: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+    def _keep(self, _: nn.Module, args: tuple[Any, ...], options: dict[str, Any] | None = None) -> None:
+        # without options, torch calls the hooks that another thread is just now removing
         states: dict[int, Tensor] | None = getattr(self._seen, "states", None)
         if states is None:  # another reader of the same model runs it, in a thread of its own
             return
         for i, number in self._inner.items():
             if number == self._seen.calls:
-                states[i] = args[0] if args else options["hidden_states"]
+                states[i] = args[0] if args else (options or {})["hidden_states"]
         self._seen.calls += 1
 
 
