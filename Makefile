@@ -19,7 +19,7 @@ test-core:
 	test -x .venv-core/bin/python || $(PYTHON) -m venv .venv-core
 	.venv-core/bin/python $(INSTALL) -c constraints.txt . pytest-xdist
 	.venv-core/bin/python $(PYTEST) $(CORE)
-CORE := tests/test_extras.py tests/test_public_api.py tests/test_data.py tests/flows tests/calibrators
+CORE := tests/test_extras.py tests/test_public_api.py tests/data tests/flows tests/calibrators
 
 # The lowest versions that pyproject.toml allows. Warnings are no errors there: old packages warn of each other.
 # Tuning on NLI asks for a newer sentence-transformers than the rest, so it comes last.
