@@ -140,7 +140,9 @@ def test_a_view_of_ones_own_through_fit_save_and_load(encoder, sentences, tmp_pa
 def test_a_model_of_views_that_need_no_encoder_never_loads_it(encoder, sentences, tmp_path, monkeypatch):
     model = BertFlow.fit(sentences, encoder, parts=[Part(Letters(), Standardize())])
     folder = model.save_pretrained(tmp_path / "model")
-    monkeypatch.setattr("bertflow.encoders.choosing.load_encoder", lambda *_, **__: pytest.fail("the encoder was loaded"))
+    monkeypatch.setattr(
+        "bertflow.encoders.choosing.load_encoder", lambda *_, **__: pytest.fail("the encoder was loaded")
+    )
     again = BertFlow.from_pretrained(folder)
     np.testing.assert_array_equal(again.encode(TEXTS), model.encode(TEXTS))
     assert again.encoder.name == model.encoder.name
