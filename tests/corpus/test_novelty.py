@@ -61,7 +61,9 @@ def test_vectors_far_too_long_are_odd_even_where_neighbours_are_near(kinds):
     corpus, known, _ = kinds
     vectors = np.concatenate([known, 4 * known[:3]])
     texts = texts_of(vectors, "new")
-    found = find_outliers(texts, vectors=vectors, against=texts_of(corpus, "old"), against_vectors=corpus, top=len(texts))
+    found = find_outliers(
+        texts, vectors=vectors, against=texts_of(corpus, "old"), against_vectors=corpus, top=len(texts)
+    )
     longest = [entry for entry in found.entries if entry.row >= len(known)]
     assert {entry.why for entry in longest} == {"length"}
     assert max(entry.rank for entry in longest) <= 10

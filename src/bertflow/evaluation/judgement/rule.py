@@ -26,7 +26,9 @@ WORTH = 1.0  # points under which a gain is not worth a recipe
 SURE = 0.9  # of the interval
 SURER = 1.0  # standard deviations that an expected gain must be above zero to be advised
 NARROWEST = 1.0  # points: no spread of precedents is taken for less
-PAIRS_SPREAD = 80.0  # half the 95 % interval of a gain times the root of the number of pairs; median over the precedents
+PAIRS_SPREAD = (
+    80.0  # half the 95 % interval of a gain times the root of the number of pairs; median over the precedents
+)
 SMALLEST = 2.0  # points: what pairs should be able to show
 
 
