@@ -43,6 +43,7 @@ PURPOSES = {
     **dict.fromkeys(("lcqmc", "bq"), "paraphrase"),
 }
 ENGLISH = tuple(PURPOSES)[:9]
+FLOW = "flow"
 SLACK = 0.5  # points that a verdict may lose against leaving the encoder alone
 SIZES = {
     False: (1200, 700, 60, 1200),
@@ -154,17 +155,28 @@ def write() -> None:
         for place in sorted(WORK.glob("*.json"))
         for name, case in json.loads(place.read_text()).items()
     }
-    every = [precedent(*key, case) for key, case in cases.items() if case["unknown"] < rule.UNKNOWN]
+    more = of_uses()
+    every = [precedent(*key, case, more.get(key, {})) for key, case in cases.items() if case["unknown"] < rule.UNKNOWN]
     rows = [json.dumps(asdict(one), ensure_ascii=False) for one in every]
     PRECEDENTS.write_text("[\n" + ",\n".join(rows) + "\n]\n", encoding="utf-8")
     found = {key: judged(key, case, every) for key, case in cases.items()}
     PAGE.write_text(page(cases, found), encoding="utf-8")
 
 
-def precedent(encoder: str, name: str, case: dict[str, Any]) -> rule.Precedent:
+def of_uses() -> dict[tuple[str, str], dict[str, float]]:
+    """Gains of the flow in the table of uses, on larger samples of the same sets: it is too slow to be weighed by default."""
+    found = {}
+    for place in sorted((HERE / "uses").glob("*.json")):
+        for name, scores in json.loads(place.read_text()).items():
+            if FLOW in scores and "raw" in scores:
+                found[place.stem, name] = {FLOW: round(scores[FLOW]["value"] - scores["raw"]["value"], 2)}
+    return found
+
+
+def precedent(encoder: str, name: str, case: dict[str, Any], more: dict[str, float]) -> rule.Precedent:
     """A case as the rule knows it."""
-    evidence = evidence_of(case)
-    return rule.Precedent(encoder, name, PURPOSES[name], rule.counts_as_tuned(evidence), case["gains"])
+    gains = case["gains"] | ({} if case["tuned"] else more)  # the table of uses reads tuned encoders in another way
+    return rule.Precedent(encoder, name, PURPOSES[name], rule.counts_as_tuned(evidence_of(case)), gains)
 
 
 def evidence_of(case: dict[str, Any]) -> Evidence:

@@ -136,6 +136,8 @@ def fit(
         print_json({"saved": str(saved), **known})
     else:
         _show_fit(sentences, str(saved), model)
+        if sentences != "-" and not is_shards(sentences):
+            _show_judgement(model, _texts(sentences, column))
 
 
 def _texts(sentences: str, column: str | None) -> list[str]:
@@ -246,6 +248,15 @@ def _show_fit(sentences: str, saved: str, model: BertFlow) -> None:
         say(f"  bertflow transform {escape(sentences)} -m {escape(saved)} -o calibrated-vectors")
     else:
         say(f"  bertflow embed {escape(sentences)} -m {escape(saved)} -o vectors.npy")
+
+
+def _show_judgement(model: BertFlow, texts: list[str]) -> None:
+    """Say what to expect of the model, from what came of others."""
+    from bertflow.evaluation.judgement import judge_model
+
+    say(
+        f"\n{escape(judge_model(model, texts).headline)} `bertflow advise` says more, and measures it with your own pairs."
+    )
 
 
 def _refuse(given: dict[str, Any], why: str) -> None:

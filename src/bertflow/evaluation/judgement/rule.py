@@ -20,7 +20,7 @@ from scipy.stats import t as student
 from bertflow.evaluation.judgement.evidence import UNKNOWN, Evidence
 from bertflow.evaluation.judgement.result import RAW, Gain, Purpose, Verdict
 
-EVEN = -3.0  # uniformity of raw vectors up to which an encoder counts as tuned, whatever its folder says
+EVEN = -2.6  # uniformity of raw vectors up to which an encoder counts as tuned, whatever its folder says
 OTHERS = 0.5  # what a precedent of another purpose weighs
 WORTH = 1.0  # points under which a gain is not worth a recipe
 SURE = 0.9  # of the interval
